@@ -1,0 +1,69 @@
+package algorithm
+
+import "time"
+
+// Mode says what an ask does with its hits.
+type Mode uint8
+
+const (
+	// Charge takes the hits if they fit. Zero hits look: they are judged like
+	// any others, take nothing and write nothing.
+	Charge Mode = iota
+	// GiveBack returns hits that were charged before. It is always applied,
+	// vetoes nothing, and never takes a key past full.
+	GiveBack
+	// Forced charges the hits in full whether they fit or not, and vetoes
+	// nothing: it records what has already happened elsewhere.
+	Forced
+)
+
+// Counting is the rule by which the asks of one request are charged.
+type Counting uint8
+
+const (
+	// Precise charges all asks of a request or none: see [Decide].
+	Precise Counting = iota
+	// Reference charges each ask on its own, as envoyproxy/ratelimit does.
+	// Windows and the log charge denied hits too, buckets do not.
+	Reference
+)
+
+// FailurePolicy says what becomes of an ask that the store did not decide.
+type FailurePolicy uint8
+
+const (
+	// FailError answers the call with an error, so that the caller's own
+	// failure mode decides.
+	FailError FailurePolicy = iota
+	// FailAllow answers as if the hits had fitted.
+	FailAllow
+	// FailDeny answers as if they had not.
+	FailDeny
+)
+
+// Ask is one question to a store: do these hits fit this limit, for this key?
+// It carries all that any layer on the way needs to know.
+type Ask struct {
+	// Key names the counter. It belongs to the caller and is only read
+	// during the call.
+	Key   []byte
+	Limit *Limit
+
+	// Hits is at least 0. What is more than a limit can hold is denied or
+	// saturates; no number is too large.
+	Hits int64
+	Mode Mode
+
+	// Shadow asks are decided and charged as if they were alone, and never
+	// veto. Of the Quota asks of a request one that fits is enough.
+	Shadow, Quota bool
+	Counting      Counting
+
+	// Group numbers the request within its batch. The asks of a request are
+	// neighbours.
+	Group int32
+
+	// Deadline is when the caller stops waiting; zero means never.
+	Deadline     time.Time
+	OnStoreError FailurePolicy
+}

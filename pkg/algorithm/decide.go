@@ -1,0 +1,114 @@
+package algorithm
+
+// Decide judges the asks of one request against the states of their keys and
+// charges them, as their counting says. The states are in the order of the
+// asks; asks with the same key share a state. out receives a decision for each
+// ask. Callers serialise access to the states.
+//
+// By Precise counting a request passes if every enforced ask fits, and, where
+// there are quota asks, at least one of those fits. If it passes, the asks that
+// fit are charged; if not, nothing is, and those that would have fitted are
+// shown as they stand. Asks with the same key are judged in order, each on what
+// the ones before it left.
+//
+// Charged whatever becomes of the request are asks that stand alone: shadow
+// asks, hits given back, forced charges, limits with overdraw, and all asks
+// counted by Reference.
+func Decide(now int64, asks []Ask, states []*State, out []Decision) {
+	var room [8]State
+	saved := append(room[:0], make([]State, len(asks))...)
+	for i := range asks {
+		l := asks[i].Limit
+		l.Algorithm.repair(l, states[i], now)
+		saved[i] = *states[i]
+	}
+	for i := range asks {
+		out[i] = asks[i].decide(states[i], now)
+	}
+	if passes(asks, out) {
+		return
+	}
+	for i := range asks {
+		*states[i] = saved[i]
+	}
+	for i := range asks {
+		if asks[i].alone() {
+			out[i] = asks[i].decide(states[i], now)
+		}
+	}
+	for i := range asks {
+		if !asks[i].alone() {
+			out[i] = asks[i].asItStands(states[i], now, out[i])
+		}
+	}
+}
+
+// passes reports whether a request is to be charged, by the decisions on its
+// asks.
+func passes(asks []Ask, decisions []Decision) bool {
+	quotas, fitting := 0, 0
+	for i := range asks {
+		switch a := &asks[i]; {
+		case a.Shadow || a.Mode != Charge || a.Counting == Reference:
+		case a.Quota:
+			quotas++
+			if decisions[i].Outcome == Allowed {
+				fitting++
+			}
+		case decisions[i].Outcome != Allowed:
+			return false
+		}
+	}
+	return quotas == 0 || fitting > 0
+}
+
+// alone reports whether the ask is charged whatever becomes of its request.
+func (a *Ask) alone() bool {
+	return a.Shadow || a.Mode != Charge || a.Counting == Reference || a.Limit.Overdraw
+}
+
+// decide judges one ask by itself and charges the state.
+func (a *Ask) decide(s *State, now int64) Decision {
+	l, hits, how := a.Limit, a.hits(), a.how()
+	if how == take {
+		hits = min(hits, l.Capacity+1)
+	}
+	d := l.Algorithm.decide(l, s, now, hits, how)
+	if a.Mode == Forced {
+		d.Outcome, d.Never, d.RetryAfter = Allowed, false, 0
+	}
+	return d
+}
+
+// hits bounds what was asked for, so that sums stay exact.
+func (a *Ask) hits() int64 { return min(max(a.Hits, 0), maxExact) }
+
+func (a *Ask) how() charge {
+	switch {
+	case a.Mode == GiveBack:
+		return giveBack
+	case a.Mode == Forced || a.Limit.Overdraw || a.Counting == Reference && a.Limit.Algorithm.chargesDenied:
+		return spend
+	default:
+		return take
+	}
+}
+
+// asItStands keeps the verdict of a request that was not charged, and shows
+// the key without it.
+func (a *Ask) asItStands(s *State, now int64, verdict Decision) Decision {
+	look := *s
+	d := a.Limit.Algorithm.decide(a.Limit, &look, now, 0, take)
+	d.Outcome, d.Never, d.RetryAfter = verdict.Outcome, verdict.Never, verdict.RetryAfter
+	return d
+}
+
+// Expiry returns the instant, in microseconds since the epoch, from which a
+// state equals one that was never seen; 0 if it does already.
+func (l *Limit) Expiry(s State) int64 { return l.Algorithm.expiry(l, &s) }
+
+// Denies reports whether one hit would be denied now.
+func (l *Limit) Denies(s State, now int64) bool {
+	l.Algorithm.repair(l, &s, now)
+	return l.Algorithm.decide(l, &s, now, 1, take).Outcome == Denied
+}
