@@ -54,8 +54,9 @@ type Call struct {
 }
 
 // Reset empties the call. now is the instant to decide at, in microseconds
-// since the epoch; 0 is the server's own clock. A key expires slack after its
-// state has come to equal one never seen.
+// since the epoch; 0 is the server's own clock, and then [Call.SetClock] says
+// which windows calendar limits are expected to be in. A key expires slack
+// after its state has come to equal one never seen.
 func (c *Call) Reset(now int64, slack time.Duration) {
 	if c.keyOf == nil {
 		c.keyOf, c.indexOf = make(map[string]uint32), make(map[*Limit]uint32)
@@ -63,15 +64,13 @@ func (c *Call) Reset(now int64, slack time.Duration) {
 	clear(c.keyOf)
 	clear(c.indexOf)
 	clear(c.keys)
-	c.now, c.slack, c.clock = now, slack, time.Now().UnixMicro()
-	if now != 0 {
-		c.clock = now
-	}
+	c.now, c.slack, c.clock = now, slack, now
 	c.limits, c.keys, c.asks, c.asked = c.limits[:0], c.keys[:0], c.asks[:0], c.asked[:0]
 }
 
 // SetClock sets the instant, in microseconds since the epoch, by which the
-// windows of calendar limits are chosen. Call it before the first Add.
+// windows of calendar limits are chosen: the caller's clock, or that of a
+// [ClockError] to ask again. It holds until the next Reset.
 func (c *Call) SetClock(now int64) { c.clock = now }
 
 // The flags of an ask, as decide.lua reads them. The lowest two bits are its
