@@ -1,0 +1,174 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// MasterName is what the sentinel calls the master.
+const MasterName = "ratelimits"
+
+// Sentinel is a master and a replica that a sentinel watches. Its methods are
+// for the test's own goroutine.
+type Sentinel struct {
+	// Nodes are the two servers; which of them is the master changes.
+	Nodes []*Server
+
+	// Sentinel watches them.
+	Sentinel *Server
+
+	options Options
+}
+
+// StartSentinel starts a master, a replica in step with it, and one sentinel
+// with a password when the options have one (the sentinel's is the same). Of
+// the options, TLS and Unix are not for this shape.
+func StartSentinel(t testing.TB, options Options) *Sentinel {
+	t.Helper()
+	s := &Sentinel{options: options}
+	auth := s.replicaAuth()
+	for i := range 2 {
+		s.Nodes = append(s.Nodes, start(t, tempDir(t), options, func(int) []string {
+			lines := auth
+			if i == 1 {
+				lines = append(lines, fmt.Sprintf("replicaof 127.0.0.1 %d", s.Nodes[0].Port))
+			}
+			return lines
+		}))
+	}
+	waitFor(t, "the replica is in step", func() bool { return s.Nodes[1].info(t, "replication", "master_link_status") == "up" })
+	s.Sentinel = startWatcher(t, s.Nodes[0].Port, options)
+	waitFor(t, "the sentinel knows the replica", func() bool {
+		replicas, ok := s.Sentinel.Do(t, "sentinel", "replicas", MasterName).([]any)
+		return ok && len(replicas) == 1 && strings.Contains(fmt.Sprint(replicas[0]), "master-link-status ok")
+	})
+	return s
+}
+
+// replicaAuth are the lines with which a node follows another.
+func (s *Sentinel) replicaAuth() []string {
+	if s.options.Password == "" {
+		return nil
+	}
+	lines := []string{"masterauth " + s.options.Password}
+	if s.options.User != "" {
+		lines = append(lines, "masteruser "+s.options.User)
+	}
+	return lines
+}
+
+// startWatcher starts the sentinel itself.
+func startWatcher(t testing.TB, masterPort int, options Options) *Server {
+	t.Helper()
+	dir := tempDir(t)
+	w := &Server{process: &process{binary: binary(t)}}
+	if options.Password != "" {
+		w.options.Password = options.Password
+	}
+	t.Cleanup(w.process.kill)
+	const tries = 10
+	for try := range tries {
+		w.listen(FreePort(t))
+		lines := []string{
+			"bind 127.0.0.1", "dir " + dir, "logfile \"\"", "port " + strconv.Itoa(w.Port), "protected-mode no",
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1", MasterName, masterPort),
+			"sentinel down-after-milliseconds " + MasterName + " 500",
+			"sentinel failover-timeout " + MasterName + " 3000",
+		}
+		if options.Password != "" {
+			lines = append(lines, "requirepass "+options.Password, "sentinel auth-pass "+MasterName+" "+options.Password)
+		}
+		if options.User != "" {
+			lines = append(lines, "sentinel auth-user "+MasterName+" "+options.User)
+		}
+		w.process.args = []string{writeConfig(t, dir, "sentinel.conf", lines), "--sentinel"}
+		if err := w.process.start(); err != nil {
+			t.Fatal(err)
+		}
+		if w.answers(t) {
+			break
+		}
+		if try == tries-1 {
+			t.Fatalf("the sentinel does not start:\n%s", w.process.log())
+		}
+	}
+	w.admin = w.Client()
+	t.Cleanup(func() { _ = w.admin.Close() })
+	return w
+}
+
+// URL returns the address as ratelimitd's settings take it.
+func (s *Sentinel) URL() string {
+	auth := ""
+	if s.options.Password != "" {
+		auth = s.options.User + ":" + s.options.Password + "@"
+	}
+	return "redis+sentinel://" + auth + s.Sentinel.Address + "/" + MasterName
+}
+
+// Master returns the node that the sentinel calls the master.
+func (s *Sentinel) Master(t testing.TB) *Server {
+	t.Helper()
+	reply, ok := s.Sentinel.Do(t, "sentinel", "get-master-addr-by-name", MasterName).([]any)
+	if !ok || len(reply) != 2 {
+		t.Fatalf("the sentinel knows no master: %v", reply)
+	}
+	address := net.JoinHostPort(fmt.Sprint(reply[0]), fmt.Sprint(reply[1]))
+	for _, node := range s.Nodes {
+		if node.Address == address {
+			return node
+		}
+	}
+	t.Fatalf("the sentinel's master %s is none of the nodes", address)
+	return nil
+}
+
+// Failover makes the replica the master, in good order, and returns when the
+// old master follows the new one. By itself a sentinel gets round to that some
+// ten seconds later, and until then the old master takes writes that are lost.
+func (s *Sentinel) Failover(t testing.TB) {
+	t.Helper()
+	old := s.Master(t)
+	waitFor(t, "the sentinel starts a fail-over", func() bool {
+		err := s.Sentinel.admin.Do(context.Background(), "sentinel", "failover", MasterName).Err()
+		return err == nil // it says NOGOODSLAVE until it has heard of the replica lately
+	})
+	s.AwaitFailover(t, old)
+	old.Do(t, "replicaof", "127.0.0.1", s.Master(t).Port)
+	waitFor(t, "the old master follows", func() bool { return old.info(t, "replication", "master_link_status") == "up" })
+}
+
+// AwaitFailover returns when another node than old is the master: for use
+// after old was killed or paused.
+func (s *Sentinel) AwaitFailover(t testing.TB, old *Server) {
+	t.Helper()
+	waitFor(t, "another node is the master", func() bool {
+		now := s.Master(t)
+		return now != old && now.info(t, "replication", "role") == "master"
+	})
+}
+
+// info returns one field of INFO; "" when the server does not answer.
+func (s *Server) info(t testing.TB, section, field string) string {
+	t.Helper()
+	text, err := s.admin.Info(context.Background(), section).Result()
+	if err != nil && err != redis.Nil {
+		return ""
+	}
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), field+":"); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// nodesFile is where a Cluster node keeps its view of the Cluster.
+func nodesFile(dir string) string { return filepath.Join(dir, "nodes.conf") }
