@@ -1,0 +1,38 @@
+package settings
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const envPrefix = "RATELIMITD_"
+
+// injected matches the variables that Kubernetes gives to every container for
+// a Service called ratelimitd, or ratelimitd-something: its host, its ports,
+// and the same again in the form of Docker's links. No setting may have a name
+// like these.
+var injected = regexp.MustCompile(`^RATELIMITD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
+
+// checkEnvironment finds variables that look like settings and are none.
+func checkEnvironment(environ []string, rows []Setting, faults *ErrorList) {
+	for _, variable := range slices.Sorted(slices.Values(environ)) {
+		name, _, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, envPrefix) || injected.MatchString(name) {
+			continue
+		}
+		word := strings.ToLower(strings.TrimPrefix(name, envPrefix))
+		row := find(rows, word)
+		switch {
+		case row == nil:
+			row = find(rows, nearest(word, names(rows)))
+		case row.Env() == name:
+			continue
+		}
+		hint := ""
+		if row != nil {
+			hint = "; did you mean " + row.Env() + "?"
+		}
+		faults.add(name, "is not a setting"+hint)
+	}
+}

@@ -1,0 +1,169 @@
+package settings
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+// TestFaults holds the whole text of every message.
+func TestFaults(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		file string
+		env  []string
+		args []string
+		want string
+	}{
+		{
+			"unknown in the file", "log_level: info\nstor: redis\nport: 1\nStore: redis\n", nil, nil,
+			`config/ratelimitd.yaml:2: "stor" is not a setting; did you mean store?
+config/ratelimitd.yaml:3: "port" is not a setting
+config/ratelimitd.yaml:4: "Store" is not a setting; did you mean store?`,
+		},
+		{
+			"twice in the file", "store: redis\nstore: memory\n", nil, nil,
+			`config/ratelimitd.yaml:2: store is set twice, first in line 1`,
+		},
+		{
+			"nested in the file", "redis_url:\n  host: a\nbody: [true]\n", nil, nil,
+			`config/ratelimitd.yaml:1: redis_url is not a single value; write an address like redis://host:port/db, rediss://host:port for TLS or unix:///path; several with commas between
+config/ratelimitd.yaml:3: body is not a single value; write true or false`,
+		},
+		{
+			"no settings in the file", "- store\n", nil, nil,
+			`config/ratelimitd.yaml:1: is not a list of settings; write one a line, like store: redis`,
+		},
+		{
+			"no YAML in the file", "store: 'redis\n", nil, nil,
+			`config/ratelimitd.yaml: line 2: found unexpected end of stream`,
+		},
+		{
+			"the file in the file", "config: here\n", nil, nil,
+			`config/ratelimitd.yaml:1: config cannot be set in the file; use RATELIMITD_CONFIG or --config`,
+		},
+		{
+			"a named file that is not there", "", nil, []string{"--config=no/such.yaml"},
+			`no/such.yaml: no such file or directory`,
+		},
+		{
+			"unknown in the environment", "", []string{"RATELIMITD_REDISURL=redis://x", "RATELIMITD_PORTS=1", "RATELIMITD_store=redis"}, nil,
+			`RATELIMITD_PORTS: is not a setting
+RATELIMITD_REDISURL: is not a setting; did you mean RATELIMITD_REDIS_URL?
+RATELIMITD_store: is not a setting; did you mean RATELIMITD_STORE?`,
+		},
+		{
+			"unknown flags", "", nil, []string{"--stor", "redis", "--log-levl=info", "--store=memory"},
+			`--stor: is not a flag; did you mean --store?
+--log-levl: is not a flag; did you mean --log-level?`,
+		},
+		{
+			"an argument", "", nil, []string{"redis"},
+			`command line: unexpected redis`,
+		},
+		{
+			"a flag without its value", "", nil, []string{"--store"},
+			`command line: flag needs an argument: --store`,
+		},
+		{
+			"choices", "store: rediss\n", []string{"RATELIMITD_COUNTING=exact"}, []string{"--log-level=warning"},
+			`RATELIMITD_COUNTING: "exact" is not one of precise, reference
+config/ratelimitd.yaml:1: store: "rediss" is not one of memory, redis; did you mean redis?
+--log-level: "warning" is not one of debug, info, warn, error`,
+		},
+		{
+			"numbers", "redis_pool_size: 0\nmemory_max_keys: many\n", nil, []string{"--max-descriptors=1000001"},
+			`--max-descriptors: 1000001 is too much, from 1 to 1000000
+config/ratelimitd.yaml:2: memory_max_keys: "many" is no number; write a whole number, from 1 to 1000000000
+config/ratelimitd.yaml:1: redis_pool_size: 0 is too little, from 1 to 10000`,
+		},
+		{
+			"durations", "redis_timeout: 20\ndrain_delay: -1s\n", nil, nil,
+			`config/ratelimitd.yaml:1: redis_timeout: "20" is no duration; write a number with a unit, like 20ms, 5s or 1h, from 1ms to 1m
+config/ratelimitd.yaml:2: drain_delay: -1s is too little, from 0s to 1h`,
+		},
+		{
+			"sizes", "http_max_body: 1MB\n", []string{"RATELIMITD_GRPC_MAX_MESSAGE=2GiB"}, nil,
+			`RATELIMITD_GRPC_MAX_MESSAGE: 2GiB is too much, from 1KiB to 1GiB
+config/ratelimitd.yaml:1: http_max_body: "1MB" is no size; write bytes, or a number with KiB, MiB or GiB, from 1KiB to 1GiB`,
+		},
+		{
+			"switches", "body: maybe\n", nil, []string{"--grpc-reflection=yes"},
+			`--grpc-reflection: "yes" is not true or false
+config/ratelimitd.yaml:1: body: "maybe" is not true or false`,
+		},
+		{
+			"addresses", "", []string{"RATELIMITD_GRPC_ADDRESS=8081", "RATELIMITD_HTTP_ADDRESS=:http"}, []string{"--admin-address="},
+			`RATELIMITD_GRPC_ADDRESS: "8081" is no address; write host:port, or :port for every interface
+RATELIMITD_HTTP_ADDRESS: ":http" is no address; write host:port, or :port for every interface
+--admin-address: "" is no address; write host:port, or :port for every interface, or off`,
+		},
+		{
+			"Redis' address", "", []string{"RATELIMITD_REDIS_URL=redis.example:6379"}, nil,
+			`RATELIMITD_REDIS_URL: ******** is no address of Redis; write an address like redis://host:port/db, rediss://host:port for TLS or unix:///path; several with commas between`,
+		},
+		{
+			"Redis' address keeps its password", "", []string{"RATELIMITD_REDIS_URL=http://user:hunter2@host"}, nil,
+			`RATELIMITD_REDIS_URL: http://user:********@host is no address of Redis; write an address like redis://host:port/db, rediss://host:port for TLS or unix:///path; several with commas between`,
+		},
+		{
+			"Redis without an address", "store: redis\n", nil, []string{"--redis-url="},
+			`redis_url: is empty, but store is redis`,
+		},
+		{
+			"single with two addresses", "store: redis\nredis_url: redis://a:1,redis://b:1\n", nil, nil,
+			`redis_url: names more than one server, but redis_mode is single; one of single, sentinel, cluster`,
+		},
+		{
+			"sentinel without a name", "store: redis\nredis_mode: sentinel\n", nil, nil,
+			`redis_sentinel_master: is empty, but redis_mode is sentinel`,
+		},
+		{
+			"a name without sentinel", "store: redis\nredis_sentinel_master: m\n", nil, nil,
+			`redis_sentinel_master: is set, but redis_mode is single`,
+		},
+		{
+			"half a certificate", "redis_tls_cert_file: no.pem\n", nil, nil,
+			`redis_tls_cert_file, redis_tls_key_file: go together; set both or none
+redis_tls_cert_file: no.pem: no such file or directory`,
+		},
+		{
+			"two passwords", "redis_password: hunter2\nredis_password_file: no.txt\n", nil, nil,
+			`redis_password, redis_password_file: are two passwords; set one of them`,
+		},
+		{
+			"no password file", "redis_password_file: no.txt\n", nil, nil,
+			`redis_password_file: no.txt: no such file or directory`,
+		},
+		{
+			"all at once", "stor: redis\nbody: maybe\n", []string{"RATELIMITD_STOER=redis"}, []string{"--stroe=redis", "--log-format=xml"},
+			`config/ratelimitd.yaml:1: "stor" is not a setting; did you mean store?
+RATELIMITD_STOER: is not a setting; did you mean RATELIMITD_STORE?
+--stroe: is not a flag; did you mean --store?
+config/ratelimitd.yaml:2: body: "maybe" is not true or false
+--log-format: "xml" is not one of text, json`,
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := load(t, test.file, test.env, test.args...)
+			var list *ErrorList
+			if !errors.As(err, &list) || got != nil {
+				t.Fatalf("got %+v, %v; want faults", got, err)
+			}
+			if err.Error() != test.want {
+				t.Errorf("got\n%s\nwant\n%s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestAFileThatCannotBeRead(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll("config/ratelimitd.yaml", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(newFlags())
+	if want := "config/ratelimitd.yaml: is a directory"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

@@ -1,0 +1,93 @@
+package settings
+
+import "time"
+
+// Settings is everything that the program can be told, checked. It does not
+// change after [Load]. The fields are in the order of [All], which says what
+// each means; durations of 0 are "none" where All says so.
+type Settings struct {
+	Config string
+
+	Policies string
+	Counting string
+
+	GRPCAddress            Address
+	HTTPAddress            Address
+	AdminAddress           Address
+	GRPCMaxMessage         Size
+	GRPCConnectionAge      time.Duration
+	GRPCConnectionAgeGrace time.Duration
+	GRPCReflection         bool
+	HTTPMaxBody            Size
+	MaxDescriptors         int
+
+	Store         string
+	StoreTimeout  time.Duration
+	MemoryMaxKeys int
+
+	RedisMode             string
+	RedisURL              []URL
+	RedisUsername         string
+	RedisPassword         Secret
+	RedisPasswordFile     string
+	RedisSentinelMaster   string
+	RedisSentinelUsername string
+	RedisSentinelPassword Secret
+	RedisTLSCAFile        string
+	RedisTLSCertFile      string
+	RedisTLSKeyFile       string
+	RedisTLSServerName    string
+	RedisDialTimeout      time.Duration
+	RedisTimeout          time.Duration
+	RedisPoolSize         int
+
+	RateLimitHeaders       bool
+	RateLimitLegacyHeaders bool
+	XRateLimitHeaders      bool
+	RetryAfterHeader       bool
+	DelayHeader            bool
+	Body                   bool
+	DynamicMetadata        bool
+
+	LogLevel  string
+	LogFormat string
+
+	Readiness       string
+	DrainDelay      time.Duration
+	ShutdownTimeout time.Duration
+
+	origins map[string]string // setting → where its value comes from
+}
+
+// Value is one setting as it is in force, to be shown to people.
+type Value struct {
+	Name   string
+	Text   string // secrets masked
+	Origin string // default, a line of the file, a variable or a flag
+}
+
+// Values returns all settings as they are in force, in the order of [All],
+// secrets masked.
+func (s *Settings) Values() []Value {
+	rows := table(s)
+	values := make([]Value, len(rows))
+	for i, row := range rows {
+		origin := s.origins[row.Name]
+		if origin == "" {
+			origin = "default"
+		}
+		values[i] = Value{Name: row.Name, Text: row.current(), Origin: origin}
+	}
+	return values
+}
+
+// Default returns the settings of a program that is told nothing.
+func Default() *Settings {
+	s := &Settings{}
+	for _, row := range table(s) {
+		if problem := row.parse(row.Default); problem != "" {
+			panic("settings: default of " + row.Name + ": " + problem) // a bug, found by every test
+		}
+	}
+	return s
+}

@@ -1,0 +1,267 @@
+package settings
+
+// The groups of settings, in the order of the table.
+const (
+	groupFile    = "Settings file"
+	groupPolicy  = "Policies"
+	groupListen  = "Listeners"
+	groupStore   = "Store"
+	groupRedis   = "Redis"
+	groupAnswers = "Answers"
+	groupLog     = "Log"
+	groupLife    = "Start and stop"
+)
+
+// The words of the settings that are choices.
+const (
+	CountingPrecise   = "precise"
+	CountingReference = "reference"
+
+	StoreMemory = "memory"
+	StoreRedis  = "redis"
+
+	RedisSingle   = "single"
+	RedisSentinel = "sentinel"
+	RedisCluster  = "cluster"
+
+	LogText = "text"
+	LogJSON = "json"
+
+	ReadyWithPolicies     = "policies"
+	ReadyWithFirstContact = "first_contact"
+	ReadyWithStore        = "store"
+)
+
+// All returns the table of settings, in the order in which they are
+// documented. It is the only place that knows what settings there are.
+func All() []Setting { return table(&Settings{}) }
+
+// table returns the rows with their fields in s.
+func table(s *Settings) []Setting {
+	var rows []Setting
+	for _, group := range []struct {
+		name string
+		rows []Setting
+	}{
+		{groupFile, fileRows(s)}, {groupPolicy, policyRows(s)}, {groupListen, listenRows(s)}, {groupStore, storeRows(s)},
+		{groupRedis, redisRows(s)}, {groupAnswers, answerRows(s)}, {groupLog, logRows(s)}, {groupLife, lifeRows(s)},
+	} {
+		for _, row := range group.rows {
+			row.Group = group.name
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func fileRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "config", target: &s.Config, Default: "config/ratelimitd.yaml", FileLess: true,
+			Doc: "The settings file. It need not exist, unless it is named here.",
+		},
+	}
+}
+
+func policyRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "policies", target: &s.Policies,
+			Doc: "The directory of policy files, *.yaml and *.yml at any depth. It is watched: a change is in force within 2 seconds, " +
+				"and a bad one leaves the last good rules in force. Empty uses the samples inside the program.",
+		},
+		{
+			Name: "counting", target: &s.Counting, Default: CountingPrecise, Choices: []string{CountingPrecise, CountingReference},
+			Doc: "How domains that do not say are counted. precise charges a request's limits together or not at all; " +
+				"reference charges each on its own, denied requests too, as envoyproxy/ratelimit does.",
+		},
+	}
+}
+
+func listenRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "grpc_address", target: &s.GRPCAddress, Default: ":8081",
+			Doc: "Where gRPC listens: the rate limit service, health and reflection.",
+		},
+		{
+			Name: "http_address", target: &s.HTTPAddress, Default: ":8080",
+			Doc: "Where HTTP listens: /json, /healthcheck and /metrics.",
+		},
+		{
+			Name: "admin_address", target: &s.AdminAddress, Default: "127.0.0.1:6070", Choices: []string{string(Off)},
+			Doc: "Where the admin pages listen: rules, settings, log level, pprof. They ask nobody for a password, so keep them on loopback.",
+		},
+		{
+			Name: "grpc_max_message", target: &s.GRPCMaxMessage, Default: "64MiB", Min: "1KiB", Max: "1GiB",
+			Doc: "The largest request. A larger one is an error, and Envoy lets the call through on an error: do not go below what clients can make Envoy send.",
+		},
+		{
+			Name: "grpc_connection_age", target: &s.GRPCConnectionAge, Default: "1h", Min: "0s",
+			Doc: "After this time, give or take a tenth, a connection is asked to close, so that clients spread over new replicas. 0s is never.",
+		},
+		{
+			Name: "grpc_connection_age_grace", target: &s.GRPCConnectionAgeGrace, Default: "1m", Min: "0s",
+			Doc: "How long a connection that is asked to close may finish its calls. 0s is for ever.",
+		},
+		{
+			Name: "grpc_reflection", target: &s.GRPCReflection, Default: "true",
+			Doc: "Whether gRPC tells clients such as grpcurl what it serves.",
+		},
+		{
+			Name: "http_max_body", target: &s.HTTPMaxBody, Default: "1MiB", Min: "1KiB", Max: "1GiB",
+			Doc: "The largest body of a request to /json.",
+		},
+		{
+			Name: "max_descriptors", target: &s.MaxDescriptors, Default: "10000", Min: "1", Max: "1000000",
+			Doc: "The most descriptors of a request. One with more is answered OVER_LIMIT.",
+		},
+	}
+}
+
+func storeRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "store", target: &s.Store, Default: StoreMemory, Choices: []string{StoreMemory, StoreRedis},
+			Doc: "Where counts are kept. memory is this process alone; redis is shared by all replicas.",
+		},
+		{
+			Name: "store_timeout", target: &s.StoreTimeout, Default: "1s", Min: "1ms", Max: "1m",
+			Doc: "The longest wait for the store's decision. A request whose own deadline is earlier waits until then.",
+		},
+		{
+			Name: "memory_max_keys", target: &s.MemoryMaxKeys, Default: "1000000", Min: "1", Max: "1000000000",
+			Doc: "The most counters in memory, about 200 bytes each. When full, the ones nearest to unused go first.",
+		},
+	}
+}
+
+func redisRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "redis_mode", target: &s.RedisMode, Default: RedisSingle, Choices: []string{RedisSingle, RedisSentinel, RedisCluster},
+			Doc: "What redis_url names: one server, the sentinels that know the primary, or some nodes of a cluster.",
+		},
+		{
+			Name: "redis_url", target: &s.RedisURL, Default: "redis://127.0.0.1:6379",
+			Doc: "The address of Redis. User, password and database may be part of it.",
+		},
+		{
+			Name: "redis_username", target: &s.RedisUsername,
+			Doc: "The user of Redis' access control list. It goes before one in redis_url.",
+		},
+		{
+			Name: "redis_password", target: &s.RedisPassword,
+			Doc: "The password of Redis. It goes before one in redis_url.",
+		},
+		{
+			Name: "redis_password_file", target: &s.RedisPasswordFile,
+			Doc: "A file that holds the password, as a mounted Secret does. Read at the start.",
+		},
+		{
+			Name: "redis_sentinel_master", target: &s.RedisSentinelMaster,
+			Doc: "The name under which the sentinels know the primary.",
+		},
+		{
+			Name: "redis_sentinel_username", target: &s.RedisSentinelUsername,
+			Doc: "The user of the sentinels themselves.",
+		},
+		{
+			Name: "redis_sentinel_password", target: &s.RedisSentinelPassword,
+			Doc: "The password of the sentinels themselves.",
+		},
+		{
+			Name: "redis_tls_ca_file", target: &s.RedisTLSCAFile,
+			Doc: "A PEM file with the authorities that may sign Redis' certificate. Empty is the system's. TLS itself is switched on by rediss:// in redis_url.",
+		},
+		{
+			Name: "redis_tls_cert_file", target: &s.RedisTLSCertFile,
+			Doc: "A PEM file with this client's certificate.",
+		},
+		{
+			Name: "redis_tls_key_file", target: &s.RedisTLSKeyFile,
+			Doc: "A PEM file with the key of redis_tls_cert_file.",
+		},
+		{
+			Name: "redis_tls_server_name", target: &s.RedisTLSServerName,
+			Doc: "The name that Redis' certificate must be for. Empty is the host in redis_url.",
+		},
+		{
+			Name: "redis_dial_timeout", target: &s.RedisDialTimeout, Default: "1s", Min: "1ms", Max: "1m",
+			Doc: "The longest wait for a connection to Redis.",
+		},
+		{
+			Name: "redis_timeout", target: &s.RedisTimeout, Default: "100ms", Min: "1ms", Max: "1m",
+			Doc: "The longest wait for a reply of Redis. A call is never sent again after it.",
+		},
+		{
+			Name: "redis_pool_size", target: &s.RedisPoolSize, Default: "32", Min: "1", Max: "10000",
+			Doc: "The most connections to Redis, for each node of a cluster.",
+		},
+	}
+}
+
+func answerRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "rate_limit_headers", target: &s.RateLimitHeaders, Default: "true",
+			Doc: "Answer with the headers RateLimit and RateLimit-Policy of the IETF draft.",
+		},
+		{
+			Name: "rate_limit_legacy_headers", target: &s.RateLimitLegacyHeaders, Default: "false",
+			Doc: "Answer with RateLimit-Limit, RateLimit-Remaining and RateLimit-Reset.",
+		},
+		{
+			Name: "x_rate_limit_headers", target: &s.XRateLimitHeaders, Default: "false",
+			Doc: "Answer with X-RateLimit-Limit, X-RateLimit-Remaining and X-RateLimit-Reset. Envoy can write these itself: then leave this off.",
+		},
+		{
+			Name: "retry_after_header", target: &s.RetryAfterHeader, Default: "true",
+			Doc: "Answer a denied request with Retry-After.",
+		},
+		{
+			Name: "delay_header", target: &s.DelayHeader, Default: "false",
+			Doc: "Answer with X-RateLimit-Delay-Ms, the wait in a leaky bucket's queue.",
+		},
+		{
+			Name: "body", target: &s.Body, Default: "true",
+			Doc: "Answer a denied request with an application/problem+json body: the error, a message and the seconds to wait.",
+		},
+		{
+			Name: "dynamic_metadata", target: &s.DynamicMetadata, Default: "false",
+			Doc: "Tell Envoy's other filters and its access log, in dynamic metadata, what was decided and by which rule.",
+		},
+	}
+}
+
+func logRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "log_level", target: &s.LogLevel, Default: "info", Choices: []string{"debug", "info", "warn", "error"},
+			Doc: "The least level that is logged. Nothing is logged per request. The admin pages can change it.",
+		},
+		{
+			Name: "log_format", target: &s.LogFormat, Default: LogText, Choices: []string{LogText, LogJSON},
+			Doc: "How a line of the log is written, on standard error.",
+		},
+	}
+}
+
+func lifeRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "readiness", target: &s.Readiness, Default: ReadyWithFirstContact,
+			Choices: []string{ReadyWithPolicies, ReadyWithFirstContact, ReadyWithStore},
+			Doc: "What the process waits for before it says that it is ready. policies: rules in force. first_contact: also that the store has " +
+				"answered once; later failures are for each limit's on_store_error. store: also that the store answers now.",
+		},
+		{
+			Name: "drain_delay", target: &s.DrainDelay, Default: "5s", Min: "0s", Max: "1h",
+			Doc: "How long a process that was told to stop keeps answering, while it says that it is not ready, so that clients go elsewhere.",
+		},
+		{
+			Name: "shutdown_timeout", target: &s.ShutdownTimeout, Default: "10s", Min: "0s", Max: "1h",
+			Doc: "How long calls in flight may take after that. Together with drain_delay, stay below Kubernetes' terminationGracePeriodSeconds (30 by default).",
+		},
+	}
+}
