@@ -1,0 +1,82 @@
+# Tools are pinned here, kept in .tools (ignored by git) and fetched when missing; none is in go.mod.
+ENVOY_VERSION := 1.40.0# as in tools/envoy.txt
+GOLANGCI_LINT_VERSION := v2.15.0
+FUZZTIME ?= 1m
+
+TOOLS := $(CURDIR)/.tools
+ENVOY := $(TOOLS)/envoy-$(ENVOY_VERSION)
+GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory --warn-undefined-variables
+
+# Packages that need nothing but Go and redis-server.
+unit := $$(go list ./... | grep -v '/integration$$')
+# $(call timed,name,command) runs a command and says how long it took.
+timed = start=$$SECONDS; status=0; { $(2); } || status=$$?; echo "== $(1): $$((SECONDS - start)) s"; exit $$status
+
+.PHONY: all
+all: build test race lint ## Build, test, test with the race detector, and lint (what CI runs)
+
+.PHONY: help
+help: ## Tell what can be made
+	@grep -E '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sort | awk -F ':.* ## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+.PHONY: run
+run: ## Run ratelimitd with the sample policies: gRPC on 8081, HTTP on 8080, admin on 127.0.0.1:6070
+	@go run ./cmd/ratelimitd serve
+
+.PHONY: demo
+demo: build $(ENVOY) ## Run ratelimitd and a real Envoy in front of a backend, and print a curl to try
+	@deploy/envoy/demo bin/ratelimitd $(ENVOY)
+
+.PHONY: build
+build: ## Build bin/ratelimitd
+	@CGO_ENABLED=0 go build -trimpath -o bin/ratelimitd ./cmd/ratelimitd
+
+.PHONY: test
+test: tools ## Run every test, those with the real Envoy and the real Redis included; a skipped test fails
+	@$(call timed,unit tests,go run ./tools/gotest $(unit))
+	@$(call timed,integration tests,go run ./tools/gotest -count=1 ./integration)
+
+.PHONY: race
+race: tools ## Run every test with the race detector, in ratelimitd behind Envoy too
+	@$(call timed,race,go run ./tools/gotest -race ./...)
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint and go.mod
+	@$(call timed,lint,unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi; \
+		go vet ./... && $(GOLANGCI_LINT) run ./... && go mod tidy -diff)
+
+.PHONY: bench
+bench: ## Measure the cost of matching, of each algorithm and of the whole service
+	@go test -run '^$$' -bench . -benchmem $(unit)
+
+.PHONY: fuzz
+fuzz: ## Fuzz every target for FUZZTIME (1m) each
+	@for package in $(unit); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
+			echo "== $$package $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+
+.PHONY: tools
+tools: $(ENVOY) ## Fetch what the tests need, and check that redis-server is there
+	@command -v redis-server >/dev/null || { echo "redis-server is missing: apt-get install redis-server" >&2; exit 1; }
+
+.PHONY: clean
+clean: ## Remove what was built and fetched
+	rm -rf bin $(TOOLS)
+
+$(ENVOY): tools/envoy.txt tools/fetch-envoy
+	@echo "fetching Envoy $(ENVOY_VERSION)"
+	@tools/fetch-envoy $@
+	@touch $@
+
+$(GOLANGCI_LINT):
+	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), which takes a minute"
+	@mkdir -p $(TOOLS)/new
+	@GOBIN=$(TOOLS)/new GOFLAGS= go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION)
+	@mv $(TOOLS)/new/golangci-lint $@ && rmdir $(TOOLS)/new
