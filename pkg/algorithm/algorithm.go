@@ -28,7 +28,8 @@ type Algorithm struct {
 	// ahead of it, keeping its count, and says whether it did.
 	repair func(l *Limit, s *State, now int64) bool
 
-	// decide judges hits by a repaired state and charges it.
+	// decide judges hits by a repaired state and charges it. A state that is
+	// not charged stays as it is, so that a look cannot move a key on in time.
 	decide func(l *Limit, s *State, now, hits int64, how charge) Decision
 
 	// expiry is the instant from which a state equals one never seen.

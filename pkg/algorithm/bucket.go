@@ -53,7 +53,7 @@ func repairBucket(l *Limit, s *State, now int64) bool {
 
 // drainBucket brings the level down to what it is at now and returns the tick
 // it is at: that of now, or a later one at which the state stands still.
-func drainBucket(l *Limit, s *State, now int64) (at int64) {
+func drainBucket(l *Limit, s State, now int64) (drained State, at int64) {
 	at = now / l.tick
 	if s.Used > 0 && s.Aux != l.scale {
 		s.Used = rescale(s.Used, s.Aux, l.scale)
@@ -71,7 +71,7 @@ func drainBucket(l *Limit, s *State, now int64) (at int64) {
 		}
 	}
 	s.At, s.Aux = at*l.tick, l.scale
-	return at
+	return s, at
 }
 
 // rescale expresses a level in the units of another rate. The fraction of a
@@ -86,25 +86,28 @@ func rescale(level, from, to int64) int64 {
 
 // decideBucket also returns the level that the hits found.
 func decideBucket(l *Limit, s *State, now, hits int64, how charge) (d Decision, level int64) {
-	at := drainBucket(l, s, now)
-	level = s.Used
+	next, at := drainBucket(l, *s, now)
+	level = next.Used
 	before := ceilDiv(level, l.scale)
 	room := (l.maxUsed - level) / l.scale
 	fits := hits <= l.Capacity && level+hits*l.scale <= l.Capacity*l.scale
 	switch {
 	case how == giveBack:
-		s.Used = max(0, level-min(hits, before)*l.scale)
+		next.Used = max(0, level-min(hits, before)*l.scale)
 	case fits:
-		s.Used = level + hits*l.scale
+		next.Used = level + hits*l.scale
 	case how == spend:
-		s.Used = level + min(hits, room)*l.scale
+		next.Used = level + min(hits, room)*l.scale
 	}
-	d = l.decision(fits || how == giveBack, hits, before, ceilDiv(s.Used, l.scale))
+	d = l.decision(fits || how == giveBack, hits, before, ceilDiv(next.Used, l.scale))
 	if d.Outcome == Denied && !d.Never {
-		wait := ceilDiv(s.Used+hits*l.scale-l.Capacity*l.scale, l.drip)
+		wait := ceilDiv(next.Used+hits*l.scale-l.Capacity*l.scale, l.drip)
 		d.RetryAfter = micros((at+wait)*l.tick - now)
 	}
-	d.Reset = untilReset(expiryBucket(l, s), now)
+	d.Reset = untilReset(expiryBucket(l, &next), now)
+	if next.Used != level {
+		*s = next
+	}
 	return d, level
 }
 

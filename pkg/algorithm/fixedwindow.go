@@ -47,22 +47,26 @@ func repairFixedWindow(l *Limit, s *State, now int64) bool {
 }
 
 func decideFixedWindow(l *Limit, s *State, now, hits int64, how charge) Decision {
+	next := *s
 	if begin, end := l.bounds(now); s.Used == 0 || s.At < begin {
-		*s = State{At: begin, Aux: end}
+		next = State{At: begin, Aux: end}
 	}
-	before := s.Used
+	before := next.Used
 	fits := before+hits <= l.Requests
 	switch {
 	case how == giveBack:
-		s.Used = max(0, before-hits)
+		next.Used = max(0, before-hits)
 	case how == spend || fits:
-		s.Used = min(before+hits, l.maxUsed)
+		next.Used = min(before+hits, l.maxUsed)
 	}
-	d := l.decision(fits || how == giveBack, hits, before, s.Used)
+	d := l.decision(fits || how == giveBack, hits, before, next.Used)
 	if d.Outcome == Denied && !d.Never {
-		d.RetryAfter = micros(s.Aux - now)
+		d.RetryAfter = micros(next.Aux - now)
 	}
-	d.Reset = untilReset(expiryFixedWindow(l, s), now)
+	d.Reset = untilReset(expiryFixedWindow(l, &next), now)
+	if next.Used != before {
+		*s = next
+	}
 	return d
 }
 

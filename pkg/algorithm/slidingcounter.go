@@ -44,38 +44,42 @@ func repairSlidingCounter(l *Limit, s *State, now int64) bool {
 // rollSlidingCounter moves a state on to the window that holds now, and
 // returns the ticks since that window began. A state ahead of now stands still
 // at its own beginning.
-func rollSlidingCounter(l *Limit, s *State, now int64) (elapsed int64) {
+func rollSlidingCounter(l *Limit, s State, now int64) (rolled State, elapsed int64) {
 	begin := now - now%l.windowµ
 	switch {
 	case s.Used == 0 && s.Aux == 0 || s.At < begin-l.windowµ:
-		*s = State{At: begin}
+		s = State{At: begin}
 	case s.At == begin-l.windowµ:
-		*s = State{At: begin, Aux: s.Used}
+		s = State{At: begin, Aux: s.Used}
 	}
 	s.Used, s.Aux = min(s.Used, l.maxUsed), min(s.Aux, l.maxUsed)
-	return max(0, now-s.At) / l.tick
+	return s, max(0, now-s.At) / l.tick
 }
 
 func decideSlidingCounter(l *Limit, s *State, now, hits int64, how charge) Decision {
-	elapsed := rollSlidingCounter(l, s, now)
-	carried := s.Aux * (l.window - elapsed)
-	before := s.Used + ceilDiv(carried, l.window)
-	fits := s.Used+hits <= l.Requests && carried+(s.Used+hits)*l.window <= l.Requests*l.window
+	rolled, elapsed := rollSlidingCounter(l, *s, now)
+	carried := rolled.Aux * (l.window - elapsed)
+	before := rolled.Used + ceilDiv(carried, l.window)
+	fits := rolled.Used+hits <= l.Requests && carried+(rolled.Used+hits)*l.window <= l.Requests*l.window
+	next := rolled
 	switch {
 	case how == giveBack:
 		// Off the current window first, then off the one before.
-		fromCurrent := min(hits, s.Used)
-		s.Used -= fromCurrent
-		s.Aux = max(0, s.Aux-(hits-fromCurrent))
+		fromCurrent := min(hits, rolled.Used)
+		next.Used -= fromCurrent
+		next.Aux = max(0, rolled.Aux-(hits-fromCurrent))
 	case how == spend || fits:
-		s.Used = min(s.Used+hits, l.maxUsed)
+		next.Used = min(rolled.Used+hits, l.maxUsed)
 	}
-	after := s.Used + ceilDiv(s.Aux*(l.window-elapsed), l.window)
+	after := next.Used + ceilDiv(next.Aux*(l.window-elapsed), l.window)
 	d := l.decision(fits || how == giveBack, hits, before, after)
 	if d.Outcome == Denied && !d.Never {
-		d.RetryAfter = micros(s.At + retrySlidingCounter(l, s, hits)*l.tick - now)
+		d.RetryAfter = micros(next.At + retrySlidingCounter(l, &next, hits)*l.tick - now)
 	}
-	d.Reset = untilReset(expirySlidingCounter(l, s), now)
+	d.Reset = untilReset(expirySlidingCounter(l, &next), now)
+	if next.Used != rolled.Used || next.Aux != rolled.Aux {
+		*s = next
+	}
 	return d
 }
 

@@ -57,7 +57,9 @@ func decideSlidingLog(l *Limit, s *State, now, hits int64, how charge) Decision 
 	case hits == 0:
 	case how == giveBack:
 		kept := live - min(hits, live)
-		s.Log = slices.Clone(s.Log[int64(len(s.Log))-live:][:kept])
+		if kept != live {
+			s.Log = slices.Clone(s.Log[int64(len(s.Log))-live:][:kept])
+		}
 		live = kept
 	case how == spend || fits:
 		pushed := min(hits, l.maxUsed)

@@ -85,10 +85,12 @@ function sliding_window_log.decide(l, s, now, hits, how)
 	local after = before
 	local fits = hits <= l.requests and before <= l.requests - hits
 	if hits > 0 and how == GIVE_BACK then
-		drop_oldest(s, length(s) - before)
 		after = before - min(hits, before)
-		drop_newest(s, before - after)
-		s.dirty = s.dirty or after ~= before
+		if after ~= before then
+			drop_oldest(s, length(s) - before)
+			drop_newest(s, before - after)
+			s.dirty = true
+		end
 	elseif hits > 0 and (how == SPEND or fits) then
 		local pushed = min(hits, l.max_used)
 		local keep = min(before, l.max_used - pushed)
