@@ -44,7 +44,7 @@ func fitBucket(l *Limit) error {
 }
 
 func repairBucket(l *Limit, s *State, now int64) bool {
-	if s.Used == 0 || s.At-now <= l.windowµ {
+	if levelBucket(l, s) == 0 || s.At-now <= l.windowµ {
 		return false
 	}
 	s.At = now
@@ -55,10 +55,7 @@ func repairBucket(l *Limit, s *State, now int64) bool {
 // it is at: that of now, or a later one at which the state stands still.
 func drainBucket(l *Limit, s State, now int64) (drained State, at int64) {
 	at = now / l.tick
-	if s.Used > 0 && s.Aux != l.scale {
-		s.Used = rescale(s.Used, s.Aux, l.scale)
-	}
-	s.Used = min(s.Used, l.maxUsed)
+	s.Used = levelBucket(l, &s)
 	if s.Used > 0 {
 		seen := ceilDiv(s.At, l.tick)
 		switch elapsed := at - seen; {
@@ -72,6 +69,16 @@ func drainBucket(l *Limit, s State, now int64) (drained State, at int64) {
 	}
 	s.At, s.Aux = at*l.tick, l.scale
 	return s, at
+}
+
+// levelBucket returns the level in units of the limit, which may have had
+// another rate when the state was stored.
+func levelBucket(l *Limit, s *State) int64 {
+	level := s.Used
+	if level > 0 && s.Aux != l.scale {
+		level = rescale(level, s.Aux, l.scale)
+	}
+	return min(level, l.maxUsed)
 }
 
 // rescale expresses a level in the units of another rate. The fraction of a
@@ -112,10 +119,11 @@ func decideBucket(l *Limit, s *State, now, hits int64, how charge) (d Decision, 
 }
 
 func expiryBucket(l *Limit, s *State) int64 {
-	if s.Used == 0 {
+	level := levelBucket(l, s)
+	if level == 0 {
 		return 0
 	}
-	return s.At + ceilDiv(s.Used, l.drip)*l.tick
+	return s.At + ceilDiv(level, l.drip)*l.tick
 }
 
 func gcd(a, b int64) int64 {

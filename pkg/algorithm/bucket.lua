@@ -1,11 +1,5 @@
 local bucket = {}
 
-function bucket.repair(l, s, now)
-	if s.used == 0 or s.at - now <= l.window_us then return end
-	s.at = now
-	s.dirty = true
-end
-
 local function rescale(level, from, to)
 	local whole = floor(level / from)
 	local part = level - whole * from
@@ -13,12 +7,21 @@ local function rescale(level, from, to)
 	return whole * to + min(to, ceil(part / from * to))
 end
 
+local function level_of(l, s)
+	local level = s.used
+	if level > 0 and s.aux ~= l.scale then level = rescale(level, s.aux, l.scale) end
+	return min(level, l.max_used)
+end
+
+function bucket.repair(l, s, now)
+	if level_of(l, s) == 0 or s.at - now <= l.window_us then return end
+	s.at = now
+	s.dirty = true
+end
+
 local function drain(l, s, now)
 	local at = floor(now / l.tick)
-	if s.used > 0 and s.aux ~= l.scale then
-		s.used = rescale(s.used, s.aux, l.scale)
-	end
-	s.used = min(s.used, l.max_used)
+	s.used = level_of(l, s)
 	if s.used > 0 then
 		local seen = ceil(s.at / l.tick)
 		local elapsed = at - seen
@@ -56,6 +59,7 @@ function bucket.decide(l, s, now, hits, how)
 end
 
 function bucket.expiry(l, s)
-	if s.used == 0 then return 0 end
-	return s.at + ceil(s.used / l.drip) * l.tick
+	local level = level_of(l, s)
+	if level == 0 then return 0 end
+	return s.at + ceil(level / l.drip) * l.tick
 end

@@ -64,14 +64,20 @@ local function copy(s)
 	return {key = s.key, n = s.n, stored = s.stored, first = s.first, runs = runs, dirty = s.dirty, corrupt = s.corrupt}
 end
 
--- decide_one judges one ask by itself and charges its state.
+-- decide_one judges one ask by itself and charges its state. One that is not
+-- charged stays as it was, so that a look cannot move a key on in time.
 local function decide_one(a)
 	local l, hits = a.l, a.hits
 	if a.how == TAKE then hits = min(hits, l.capacity + 1) end
 	local s = states[a.key]
+	local at, used, aux, dirty = s.at, s.used, s.aux, s.dirty
+	s.dirty = false
 	local d = l.algorithm.decide(l, s, now, hits, a.how)
 	if a.forced then d.allowed = true end
 	d.reset = max(0, l.algorithm.expiry(l, s) - now)
+	if not s.dirty then
+		s.at, s.used, s.aux, s.dirty = at, used, aux, dirty
+	end
 	return d
 end
 
