@@ -1,0 +1,114 @@
+package descriptors
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
+)
+
+// File is a policy file: its text, and its name as errors show it.
+type File struct {
+	Name string
+	Text []byte
+}
+
+// Options are what the files do not say themselves.
+type Options struct {
+	// Counting is that of domains which do not say.
+	Counting algorithm.Counting
+}
+
+// Compile checks the files and makes rules of them. The order of the files
+// matters only to domains that count as envoyproxy/ratelimit does and have
+// patterns in several files. No file at all is no error.
+//
+// If anything is wrong, the error is an *ErrorList with all of it, and there
+// are no rules.
+func Compile(files []File, o Options) (*Rules, error) {
+	c := compiler{counting: o.Counting, domains: make(map[string]*draft)}
+	for _, file := range files {
+		for _, root := range readSource(file, &c.faults) {
+			c.readPolicy(root)
+		}
+	}
+	rules := c.build()
+	rules.revision = revision(files)
+	if err := c.faults.err(files); err != nil {
+		return nil, err
+	}
+	return rules, nil
+}
+
+// compiler gathers what the files say before it is put together.
+type compiler struct {
+	counting algorithm.Counting
+	faults   faults
+	domains  map[string]*draft // by name
+	order    []*draft          // as the files have them
+}
+
+// draft is a domain that may be spread over several documents.
+type draft struct {
+	domain    *Domain
+	counting  *value // where it is said; nil: nowhere
+	branches  []*branch
+	replaces  []replacement
+	documents int
+}
+
+// branch is a descriptor of a file with those below it.
+type branch struct {
+	at       *value
+	entry    PathEntry
+	rule     *Rule
+	names    []string // of its limits, those with faults included
+	children []*branch
+}
+
+// replacement is one item of a rule's replaces.
+type replacement struct {
+	at   *value
+	by   *branch
+	name string
+}
+
+// revision hashes names and texts.
+func revision(files []File) string {
+	hash := sha256.New()
+	var length [24]byte
+	for _, file := range files {
+		hash.Write(appendLength(length[:0], len(file.Name)))
+		hash.Write([]byte(file.Name))
+		hash.Write(appendLength(length[:0], len(file.Text)))
+		hash.Write(file.Text)
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:6])
+}
+
+// draft returns the draft of a domain, a new one if none has the name.
+func (c *compiler) draft(name string) *draft {
+	d := c.domains[name]
+	if d == nil {
+		d = &draft{domain: &Domain{Name: name, Counting: c.counting}}
+		c.domains[name] = d
+		c.order = append(c.order, d)
+	}
+	return d
+}
+
+// build puts the domains together and numbers their limits.
+func (c *compiler) build() *Rules {
+	slices.SortFunc(c.order, func(a, b *draft) int { return compareNames(a.domain, b.domain) })
+	r := &Rules{byName: make(map[string]*Domain, len(c.order))}
+	ids := make(map[string]bool)
+	for _, draft := range c.order {
+		b := builder{domain: draft.domain, ids: ids, rules: r}
+		b.build(draft)
+		r.byName[draft.domain.Name] = draft.domain
+		r.domains = append(r.domains, draft.domain)
+	}
+	c.checkReplaced()
+	return r
+}

@@ -1,0 +1,149 @@
+package descriptors
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// shape is a kind of mapping and the fields it may have.
+type shape struct {
+	name   string // with its article
+	fields []string
+}
+
+var (
+	policyShape     = shape{"a policy", []string{"domain", "counting", "defaults", "descriptors"}}
+	defaultsShape   = shape{"defaults", []string{"algorithm", "on_store_error"}}
+	descriptorShape = shape{"a descriptor", []string{
+		"key", "value", "rate_limit", "rate_limits", "descriptors",
+		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
+	}}
+	limitShape = shape{"a rate limit", []string{
+		"requests_per_unit", "unit", "unit_multiplier", "window", "calendar", "time_zone",
+		"algorithm", "burst", "overdraw", "on_store_error", "unlimited", "name", "replaces",
+	}}
+	replacedShape = shape{"an item of replaces", []string{"name"}}
+
+	shapes = []*shape{&policyShape, &defaultsShape, &descriptorShape, &limitShape, &replacedShape}
+)
+
+// fields reads a mapping of the shape. Fields that are empty are left out.
+func (v *value) fields(s *shape) (map[string]*value, bool) {
+	all, ok := v.mapping()
+	if !ok {
+		return nil, false
+	}
+	known := make(map[string]*value, len(all))
+	for _, f := range all {
+		switch {
+		case !slices.Contains(s.fields, f.name):
+			v.src.add(f.key, f.path(), "%s", s.unknown(f.name))
+		case !f.isNull():
+			known[f.name] = f.value
+		}
+	}
+	return known, true
+}
+
+// unknown says what is wrong with a field that the shape does not have.
+func (s *shape) unknown(name string) string {
+	for _, other := range shapes {
+		if slices.Contains(other.fields, name) {
+			return fmt.Sprintf("%q belongs in %s, not in %s; allowed here: %s", name, other.name, s.name, strings.Join(s.fields, ", "))
+		}
+	}
+	return fmt.Sprintf("unknown field %s%s", quote(name), didYouMean(name, s.fields))
+}
+
+// field is a value of a mapping with the node of its name.
+type field struct {
+	key *yaml.Node
+	*value
+}
+
+// mapping reads any mapping. Its own fields go before those that << merges
+// into it, and these before those of later mappings in a list of <<.
+func (v *value) mapping() ([]field, bool) {
+	if v.node.Kind != yaml.MappingNode {
+		v.errorf("must be a mapping, not %s", v.what())
+		return nil, false
+	}
+	m := merger{into: v, seen: make(map[string]int)}
+	ok := m.add(v.node, 0)
+	return m.fields, ok
+}
+
+// merger collects the fields of a mapping.
+type merger struct {
+	into   *value
+	fields []field
+	seen   map[string]int // line of each name
+}
+
+// maxMerges bounds how deep << may nest.
+const maxMerges = 16
+
+func (m *merger) add(mapping *yaml.Node, depth int) bool {
+	own := make(map[string]bool)
+	var merged []*yaml.Node
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		key, node := mapping.Content[i], mapping.Content[i+1]
+		if key.Kind == yaml.AliasNode {
+			key = key.Alias
+		}
+		switch {
+		case key.Kind != yaml.ScalarNode:
+			m.into.src.add(key, m.into.path(), "the name of a field must be a word, not a list or a mapping")
+			return false
+		case key.Tag == mergeTag:
+			merged = append(merged, node)
+			continue
+		case own[key.Value]:
+			m.into.src.add(key, m.into.path(), "field %s is given twice, first in line %d", quote(key.Value), m.seen[key.Value])
+			continue
+		}
+		own[key.Value] = true
+		if _, shadowed := m.seen[key.Value]; shadowed {
+			continue // << gives way to a field that is written out
+		}
+		m.seen[key.Value] = key.Line
+		f, ok := m.into.child(node, key.Value, -1)
+		if !ok {
+			return false
+		}
+		m.fields = append(m.fields, field{key, f})
+	}
+	for _, node := range merged {
+		if !m.merge(node, depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// merge adds what << names: a mapping, or a list of them.
+func (m *merger) merge(node *yaml.Node, depth int) bool {
+	if node.Kind == yaml.AliasNode {
+		node = node.Alias
+	}
+	m.into.src.visits--
+	switch {
+	case depth > maxMerges || m.into.src.visits <= 0:
+		m.into.src.add(node, m.into.path(), "<< is nested too deep")
+		return false
+	case node.Kind == yaml.MappingNode:
+		return m.add(node, depth)
+	case node.Kind == yaml.SequenceNode:
+		for _, item := range node.Content {
+			if !m.merge(item, depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	m.into.src.add(node, m.into.path(), "<< must name a mapping or a list of mappings")
+	return false
+}

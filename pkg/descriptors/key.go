@@ -1,0 +1,177 @@
+package descriptors
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"hash/crc32"
+	"strconv"
+
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
+)
+
+// A counter key is
+//
+//	{xx}1 domain key value key value … suffix
+//
+// where the domain and each key and value is a netstring without its comma:
+// decimal length, a colon, raw bytes. The suffix says which limit of which
+// rule counts; it always has the same length, so what stands before it can
+// only be read in one way, and no two keys are equal unless all their parts
+// are. A body (all after the 1) of more than longestBody bytes is replaced:
+//
+//	{xx}2 SHA-256 of the body
+//
+// xx is a hash of domain, first key and first value in hexadecimal. In a Redis
+// Cluster it alone decides the slot: descriptors that begin alike are in one
+// slot, there are at most 256 slots in use, and no brace in a value moves a
+// key. Any change here renames every counter.
+
+const (
+	longestBody  = 256
+	suffixLength = 16
+
+	// hashedInPlace is the longest body that is first written out and then
+	// hashed. A longer one would leave the caller with a buffer of that size.
+	hashedInPlace = 8 << 10
+)
+
+// AppendKey appends the key of the limit's counter for the entries, which are
+// those that the limit's rule was matched with, or any for an override. It
+// does not allocate when dst has room for 300 bytes and the entries are
+// shorter than that.
+func (l *Limit) AppendKey(dst []byte, entries []Entry) []byte {
+	domain, path := l.Rule.Domain, l.Rule.Path
+	size := len(domain.head) + suffixLength
+	for i := range entries {
+		size += netstringLength(len(entries[i].Key)) + netstringLength(len(counted(path, entries, i)))
+	}
+	if size > hashedInPlace {
+		return l.appendLongKey(dst, entries)
+	}
+	dst = append(dst, "{00}1"...)
+	begin := len(dst)
+	slot := begin - len("00}1")
+	dst = append(dst, domain.head...)
+	for i := range entries {
+		dst = appendNetstring(dst, entries[i].Key)
+		dst = appendNetstring(dst, counted(path, entries, i))
+		if i == 0 {
+			setSlot(dst[slot:], crc32.ChecksumIEEE(dst[begin:]))
+		}
+	}
+	dst = append(dst, l.suffix[:]...)
+	if size > longestBody {
+		sum := sha256.Sum256(dst[begin:])
+		dst = append(dst[:begin], sum[:]...)
+		dst[begin-1] = '2'
+	}
+	return dst
+}
+
+// AppendOverrideKey appends the key of an override's counter: that of the
+// domain, the entries and the override's window.
+func (d *Domain) AppendOverrideKey(dst []byte, l *Limit, entries []Entry) []byte {
+	return l.AppendKey(dst, entries)
+}
+
+// appendLongKey hashes the body piece by piece.
+func (l *Limit) appendLongKey(dst []byte, entries []Entry) []byte {
+	domain, path := l.Rule.Domain, l.Rule.Path
+	body, crc := sha256.New(), uint32(0)
+	write := func(p []byte) {
+		body.Write(p)
+		crc = crc32.Update(crc, crc32.IEEETable, p)
+	}
+	dst = append(dst, "{00}2"...)
+	slot := len(dst) - len("00}2")
+	var length [24]byte
+	write(domain.head)
+	for i := range entries {
+		key, value := entries[i].Key, counted(path, entries, i)
+		write(appendLength(length[:0], len(key)))
+		write(key)
+		write(appendLength(length[:0], len(value)))
+		write(value)
+		if i == 0 {
+			setSlot(dst[slot:], crc)
+		}
+	}
+	body.Write(l.suffix[:])
+	return body.Sum(dst)
+}
+
+// counted returns what stands for the value of an entry in a counter key: the
+// pattern, where it shares its counter, else the value.
+func counted(path []PathEntry, entries []Entry, i int) []byte {
+	if i < len(path) && path[i].Share {
+		return path[i].shared
+	}
+	return entries[i].Value
+}
+
+// setSlot writes the hash as two hexadecimal digits.
+func setSlot(dst []byte, hash uint32) {
+	const digits = "0123456789abcdef"
+	hash ^= hash >> 16
+	hash ^= hash >> 8
+	dst[0], dst[1] = digits[hash>>4&15], digits[hash&15]
+}
+
+func appendLength(dst []byte, n int) []byte {
+	return append(strconv.AppendInt(dst, int64(n), 10), ':')
+}
+
+func appendNetstring[T string | []byte](dst []byte, s T) []byte {
+	return append(appendLength(dst, len(s)), s...)
+}
+
+// netstringLength returns the length of the netstring of n bytes.
+func netstringLength(n int) int {
+	length := n + len("0:")
+	for ; n >= 10; n /= 10 {
+		length++
+	}
+	return length
+}
+
+// ruleSuffix identifies a limit among all limits of all rules: by its domain,
+// its path as written, its algorithm and its window. The name counts only
+// where the rest does not tell two limits of a rule apart.
+func ruleSuffix(r *Rule, l *algorithm.Limit, name string) (suffix [suffixLength]byte) {
+	id := appendNetstring(nil, r.Domain.Name)
+	for _, entry := range r.Path {
+		id = appendNetstring(id, entry.Key)
+		id = appendNetstring(id, entry.Value)
+	}
+	id = appendNetstring(id, l.Algorithm.Name)
+	id = appendNetstring(id, strconv.FormatInt(l.Window.Microseconds(), 10))
+	id = appendNetstring(id, calendarIdentity(l.Calendar))
+	id = appendNetstring(id, name)
+	sum := sha256.Sum256(id)
+	base64.RawURLEncoding.Encode(suffix[:], sum[:suffixLength*3/4])
+	return suffix
+}
+
+// calendarIdentity is empty for a window that follows no calendar.
+func calendarIdentity(c *algorithm.Calendar) string {
+	if c == nil {
+		return ""
+	}
+	zone := "UTC"
+	if c.Zone != nil {
+		zone = c.Zone.String()
+	}
+	return strconv.Itoa(int(c.Unit)) + " " + zone
+}
+
+// overrideSuffix is ! and the window in µs, in hexadecimal. A rule's suffix
+// has no !.
+func overrideSuffix(windowµs int64) (suffix [suffixLength]byte) {
+	const digits = "0123456789abcdef"
+	suffix[0] = '!'
+	for i := suffixLength - 1; i > 0; i-- {
+		suffix[i] = digits[windowµs&15]
+		windowµs >>= 4
+	}
+	return suffix
+}

@@ -1,0 +1,110 @@
+package descriptors
+
+import (
+	"unicode/utf8"
+
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
+)
+
+// defaults are what a document says for its limits that do not say otherwise.
+type defaults struct {
+	algorithm    string
+	onStoreError algorithm.FailurePolicy
+}
+
+// readPolicy reads a document into the draft of its domain.
+func (c *compiler) readPolicy(root *value) {
+	fields, ok := root.fields(&policyShape)
+	if !ok {
+		return
+	}
+	// Without a domain the descriptors are still read, for their faults.
+	d := &draft{domain: new(Domain)}
+	if name, ok := readDomain(root, fields["domain"]); ok {
+		d = c.draft(name)
+	}
+	if at := fields["counting"]; at != nil {
+		d.readCounting(at)
+	}
+	r := reader{draft: d, defaults: readDefaults(fields["defaults"])}
+	r.overrideOnFailed()
+	if at := fields["descriptors"]; at != nil {
+		d.branches = append(d.branches, r.descriptors(at, nil)...)
+	}
+}
+
+func readDomain(root, at *value) (string, bool) {
+	if at == nil {
+		root.errorf("a policy needs a domain, the name that Envoy's configuration sends")
+		return "", false
+	}
+	name, ok := at.text()
+	switch {
+	case !ok:
+		return "", false
+	case name == "":
+		at.errorf("the domain must not be empty")
+		return "", false
+	case !utf8.ValidString(name):
+		at.errorf("the domain must be UTF-8, as the protocol sends no other")
+		return "", false
+	}
+	return name, true
+}
+
+// readCounting sets how the domain counts. Documents that say must agree.
+func (d *draft) readCounting(at *value) {
+	word, ok := at.word("a way of counting", []string{"precise", "reference"})
+	if !ok {
+		return
+	}
+	counting := algorithm.Precise
+	if word == "reference" {
+		counting = algorithm.Reference
+	}
+	if d.counting != nil && d.domain.Counting != counting {
+		at.errorf("domain %s is counted otherwise at %s; a domain has one way of counting", quote(d.domain.Name), d.counting.place())
+		return
+	}
+	d.domain.Counting, d.counting = counting, at
+}
+
+func readDefaults(at *value) defaults {
+	var d defaults
+	if at == nil {
+		return d
+	}
+	fields, ok := at.fields(&defaultsShape)
+	if !ok {
+		return d
+	}
+	if at := fields["algorithm"]; at != nil {
+		d.algorithm, _ = at.word("an algorithm", algorithm.Names())
+	}
+	if at := fields["on_store_error"]; at != nil {
+		d.onStoreError, _ = readFailurePolicy(at)
+	}
+	return d
+}
+
+func readFailurePolicy(at *value) (algorithm.FailurePolicy, bool) {
+	word, ok := at.word("what can be done when the store fails", []string{"error", "allow", "deny"})
+	switch word {
+	case "allow":
+		return algorithm.FailAllow, ok
+	case "deny":
+		return algorithm.FailDeny, ok
+	}
+	return algorithm.FailError, ok
+}
+
+// overrideOnFailed gives the overrides of a domain the default of its
+// documents; where these differ, deny goes before error before allow.
+func (r *reader) overrideOnFailed() {
+	d, said := r.draft.domain, r.defaults.onStoreError
+	if r.draft.documents == 0 || said == algorithm.FailDeny ||
+		said == algorithm.FailError && d.overrideOnFailed == algorithm.FailAllow {
+		d.overrideOnFailed = said
+	}
+	r.draft.documents++
+}
