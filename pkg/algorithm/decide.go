@@ -100,6 +100,9 @@ func (a *Ask) asItStands(s *State, now int64, verdict Decision) Decision {
 	look := *s
 	d := a.Limit.Algorithm.decide(a.Limit, &look, now, 0, take)
 	d.Outcome, d.Never, d.RetryAfter = verdict.Outcome, verdict.Never, verdict.RetryAfter
+	if d.Outcome == Denied {
+		d.Delay = 0
+	}
 	return d
 }
 

@@ -85,7 +85,7 @@ end
 local function as_it_stands(a, d)
 	local s = copy(states[a.key])
 	local look = a.l.algorithm.decide(a.l, s, now, 0, TAKE)
-	d.before, d.after, d.delay = look.before, look.after, look.delay
+	d.before, d.after, d.delay = look.before, look.after, d.allowed and look.delay or 0
 	d.reset = max(0, a.l.algorithm.expiry(a.l, s) - now)
 	states[a.key].corrupt = s.corrupt
 end
