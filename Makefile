@@ -42,7 +42,8 @@ test: tools ## Run every test, those with the real Envoy and the real Redis incl
 
 .PHONY: race
 race: tools ## Run every test with the race detector, in ratelimitd behind Envoy too
-	@$(call timed,race,go run ./tools/gotest -race ./...)
+	@$(call timed,unit tests with the race detector,go run ./tools/gotest -race $(unit))
+	@$(call timed,integration tests with the race detector,go run ./tools/gotest -race -count=1 ./integration)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint and go.mod
