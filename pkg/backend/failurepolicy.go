@@ -1,0 +1,166 @@
+package backend
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
+)
+
+// DefaultTimeout is how long a [FailurePolicy] waits for the store when its
+// options do not say: Envoy waits 20 ms by default, and the answer has to travel.
+const DefaultTimeout = 15 * time.Millisecond
+
+// degradedWait is what a client that was denied in place of the store is told
+// to wait.
+const degradedWait = time.Second
+
+// decider is a store, or what stacks on one.
+type decider interface {
+	Decide(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision)
+}
+
+// FailureOptions are the settings of a [FailurePolicy]. The zero value is
+// usable.
+type FailureOptions struct {
+	// Timeout bounds a call of the store; 0 is DefaultTimeout. The caller's
+	// own deadline bounds it further.
+	Timeout time.Duration
+
+	// Registerer takes the metrics; nil keeps them unregistered.
+	Registerer prometheus.Registerer
+}
+
+// FailurePolicy answers what its store did not decide, as each ask's
+// OnStoreError says, and in time for the request's own deadline. It starts no
+// goroutine: the store beneath keeps to the context's deadline.
+type FailurePolicy struct {
+	next               decider
+	timeout            time.Duration
+	failed, open, shut prometheus.Counter
+}
+
+// WithFailurePolicy stacks a failure policy on a store.
+func WithFailurePolicy(next decider, o FailureOptions) *FailurePolicy {
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	degraded := promauto.With(o.Registerer).NewCounterVec(prometheus.CounterOpts{
+		Name: "ratelimitd_store_degraded_total",
+		Help: "Decisions that on_store_error made in place of the store, by policy.",
+	}, []string{"policy"})
+	return &FailurePolicy{
+		next: next, timeout: o.Timeout,
+		failed: degraded.WithLabelValues("error"),
+		open:   degraded.WithLabelValues("allow"),
+		shut:   degraded.WithLabelValues("deny"),
+	}
+}
+
+// Decide asks the store and answers what it left Undecided: FailAllow makes it
+// Allowed, FailDeny makes it Denied, both Degraded; FailError leaves it. A
+// request whose deadline has passed is not asked: nobody waits for it.
+func (p *FailurePolicy) Decide(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
+	out = out[:len(asks)]
+	now := time.Now()
+	if expired(asks, now) {
+		p.decideRest(ctx, now, asks, out)
+	} else {
+		p.decide(ctx, now, asks, out)
+	}
+	for i := range out {
+		if out[i].Outcome == algorithm.Undecided {
+			p.answer(&asks[i], &out[i])
+		}
+	}
+}
+
+func (p *FailurePolicy) decide(ctx context.Context, now time.Time, asks []algorithm.Ask, out []algorithm.Decision) {
+	ctx, cancel := context.WithDeadline(ctx, p.deadline(ctx, asks, now))
+	defer cancel()
+	p.next.Decide(ctx, asks, out)
+}
+
+// decideRest asks for the requests of a batch that somebody still waits for.
+func (p *FailurePolicy) decideRest(ctx context.Context, now time.Time, asks []algorithm.Ask, out []algorithm.Decision) {
+	var rest []algorithm.Ask
+	var at []int
+	for from, to := range groups(asks) {
+		if expired(asks[from:to], now) {
+			fail(out[from:to], ErrTimeout)
+			continue
+		}
+		for i := from; i < to; i++ {
+			rest, at = append(rest, asks[i]), append(at, i)
+		}
+	}
+	if len(rest) == 0 {
+		return
+	}
+	decided := make([]algorithm.Decision, len(rest))
+	p.decide(ctx, now, rest, decided)
+	for i := range decided {
+		out[at[i]] = decided[i]
+	}
+}
+
+// expired reports whether the deadline of any of the asks has passed.
+func expired(asks []algorithm.Ask, now time.Time) bool {
+	for i := range asks {
+		if end := asks[i].Deadline; !end.IsZero() && !now.Before(end) {
+			return true
+		}
+	}
+	return false
+}
+
+// deadline is the earliest of the timeout, the context's deadline and those of
+// the requests, less what it takes to send an answer.
+func (p *FailurePolicy) deadline(ctx context.Context, asks []algorithm.Ask, now time.Time) time.Time {
+	deadline := now.Add(p.timeout)
+	sooner := func(end time.Time) {
+		if end = end.Add(-reserve(end.Sub(now))); end.Before(deadline) {
+			deadline = end
+		}
+	}
+	if end, ok := ctx.Deadline(); ok {
+		sooner(end)
+	}
+	for i := range asks {
+		if end := asks[i].Deadline; !end.IsZero() {
+			sooner(end)
+		}
+	}
+	return deadline
+}
+
+// reserve is the part of the time left that is kept for the answer's own way.
+func reserve(left time.Duration) time.Duration { return min(max(0, left)/5, 3*time.Millisecond) }
+
+// answer decides in place of the store.
+func (p *FailurePolicy) answer(ask *algorithm.Ask, d *algorithm.Decision) {
+	if d.Err == nil {
+		d.Err = ErrUnavailable
+	}
+	hits := max(0, ask.Hits)
+	switch ask.OnStoreError {
+	case algorithm.FailAllow:
+		*d = algorithm.Decision{
+			Outcome: algorithm.Allowed, Degraded: true, Err: d.Err,
+			Remaining: max(0, ask.Limit.Capacity-min(hits, ask.Limit.Capacity)),
+		}
+		p.open.Inc()
+	case algorithm.FailDeny:
+		*d = algorithm.Decision{
+			Outcome: algorithm.Denied, Degraded: true, Err: d.Err,
+			Before: ask.Limit.Capacity, After: ask.Limit.Capacity,
+			RetryAfter: degradedWait, Reset: degradedWait,
+		}
+		p.shut.Inc()
+	default:
+		p.failed.Inc()
+	}
+}

@@ -1,0 +1,57 @@
+package backend
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// durationBuckets reach from a decision in memory to a time-out, in seconds.
+var durationBuckets = []float64{1e-6, 1e-5, 1e-4, .00025, .0005, .001, .0025, .005, .01, .02, .05, .1, .25, 1}
+
+func newDuration(reg prometheus.Registerer, store string) prometheus.Histogram {
+	return promauto.With(reg).NewHistogram(prometheus.HistogramOpts{
+		Name:        "ratelimitd_store_duration_seconds",
+		Help:        "Time that the store took for a batch of decisions.",
+		ConstLabels: prometheus.Labels{"store": store},
+		Buckets:     durationBuckets,
+	})
+}
+
+// failures counts undecided requests by the kind of the reason.
+type failures map[string]prometheus.Counter
+
+func newFailures(reg prometheus.Registerer, store string) failures {
+	vec := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name:        "ratelimitd_store_errors_total",
+		Help:        "Requests that the store did not decide, by reason.",
+		ConstLabels: prometheus.Labels{"store": store},
+	}, []string{"kind"})
+	f := make(failures)
+	for _, kind := range errorKinds {
+		f[kind] = vec.WithLabelValues(kind)
+	}
+	return f
+}
+
+func (f failures) add(err error, requests int) { f[kindOf(err)].Add(float64(requests)) }
+
+type memoryMetrics struct {
+	duration prometheus.Observer
+	failures failures
+	evicted  prometheus.Counter
+}
+
+func newMemoryMetrics(reg prometheus.Registerer, keys func() int) *memoryMetrics {
+	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ratelimitd_memory_keys",
+		Help: "Keys that the memory store holds.",
+	}, func() float64 { return float64(keys()) })
+	return &memoryMetrics{
+		duration: newDuration(reg, "memory"),
+		failures: newFailures(reg, "memory"),
+		evicted: promauto.With(reg).NewCounter(prometheus.CounterOpts{
+			Name: "ratelimitd_memory_evicted_live_total",
+			Help: "Keys that the memory store dropped for want of room although they had hits in use.",
+		}),
+	}
+}
