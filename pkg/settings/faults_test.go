@@ -73,7 +73,7 @@ config/ratelimitd.yaml:1: store: "rediss" is not one of memory, redis; did you m
 		},
 		{
 			"numbers", "redis_pool_size: 0\nmemory_max_keys: many\n", nil, []string{"--max-descriptors=1000001"},
-			`--max-descriptors: 1000001 is too much, from 1 to 1000000
+			`--max-descriptors: 1000001 is too much, from 1 to 65536
 config/ratelimitd.yaml:2: memory_max_keys: "many" is no number; write a whole number, from 1 to 1000000000
 config/ratelimitd.yaml:1: redis_pool_size: 0 is too little, from 1 to 10000`,
 		},

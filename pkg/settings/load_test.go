@@ -118,7 +118,7 @@ http_max_body: 4096
 redis_mode: cluster
 redis_url: [redis://a:1, redis://b:2]
 redis_timeout: 20ms
-body: false
+body: true
 `, []string{"RATELIMITD_STORE=redis"}, "--dynamic-metadata", "--grpc-connection-age=0", "--policies=/etc/p")
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ body: false
 	want.GRPCAddress, want.AdminAddress = "127.0.0.1:0", Off
 	want.GRPCMaxMessage, want.HTTPMaxBody = 16<<20, 4096
 	want.RedisMode, want.RedisURL = "cluster", []URL{"redis://a:1", "redis://b:2"}
-	want.RedisTimeout, want.Body = 20*time.Millisecond, false
+	want.RedisTimeout, want.Body = 20*time.Millisecond, true
 	want.Store, want.DynamicMetadata, want.GRPCConnectionAge, want.Policies = "redis", true, 0, "/etc/p"
 	if got.origins = nil; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

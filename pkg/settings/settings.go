@@ -24,6 +24,7 @@ type Settings struct {
 	Store         string
 	StoreTimeout  time.Duration
 	MemoryMaxKeys int
+	MemoryMaxSize Size
 
 	RedisMode             string
 	RedisURL              []URL

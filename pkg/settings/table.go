@@ -113,7 +113,7 @@ func listenRows(s *Settings) []Setting {
 			Doc: "The largest body of a request to /json.",
 		},
 		{
-			Name: "max_descriptors", target: &s.MaxDescriptors, Default: "10000", Min: "1", Max: "1000000",
+			Name: "max_descriptors", target: &s.MaxDescriptors, Default: "16384", Min: "1", Max: "65536",
 			Doc: "The most descriptors of a request. One with more is answered OVER_LIMIT.",
 		},
 	}
@@ -126,12 +126,16 @@ func storeRows(s *Settings) []Setting {
 			Doc: "Where counts are kept. memory is this process alone; redis is shared by all replicas.",
 		},
 		{
-			Name: "store_timeout", target: &s.StoreTimeout, Default: "1s", Min: "1ms", Max: "1m",
+			Name: "store_timeout", target: &s.StoreTimeout, Default: "100ms", Min: "1ms", Max: "1m",
 			Doc: "The longest wait for the store's decision. A request whose own deadline is earlier waits until then.",
 		},
 		{
 			Name: "memory_max_keys", target: &s.MemoryMaxKeys, Default: "1000000", Min: "1", Max: "1000000000",
-			Doc: "The most counters in memory, about 200 bytes each. When full, the ones nearest to unused go first.",
+			Doc: "The most counters in memory, about 250 bytes each. When full, the ones nearest to unused go first.",
+		},
+		{
+			Name: "memory_max_size", target: &s.MemoryMaxSize, Default: "0", Min: "0", Max: "1024GiB",
+			Doc: "The most memory that counters may take, roughly. It matters for sliding_window_log, whose counters grow with the limit. 0 is no bound but memory_max_keys.",
 		},
 	}
 }
@@ -224,8 +228,9 @@ func answerRows(s *Settings) []Setting {
 			Doc: "Answer with X-RateLimit-Delay-Ms, the wait in a leaky bucket's queue.",
 		},
 		{
-			Name: "body", target: &s.Body, Default: "true",
-			Doc: "Answer a denied request with an application/problem+json body: the error, a message and the seconds to wait.",
+			Name: "body", target: &s.Body, Default: "false",
+			Doc: "Answer a denied request with an application/problem+json body: the error, a message and the seconds to wait. " +
+				"Leave it off where clients speak gRPC, which do not expect that content type.",
 		},
 		{
 			Name: "dynamic_metadata", target: &s.DynamicMetadata, Default: "false",

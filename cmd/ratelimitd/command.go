@@ -1,0 +1,89 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ratelimitd/ratelimitd/pkg/settings"
+)
+
+// newCommand returns the command line of the program.
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "ratelimitd",
+		Short:         "A global rate limit service for Envoy",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(serveCommand(), checkCommand(), versionCommand())
+	return root
+}
+
+func serveCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer rate limit requests until told to stop",
+		Long: `Answer rate limit requests until told to stop.
+
+Every setting can stand in the settings file, in the environment, or here; the
+last one wins. With none at all the counts are kept in memory and the sample
+policies are in force.
+
+SIGTERM or SIGINT stops it without losing a call; a second one, at once.`,
+		// package settings parses them, to report all faults at once.
+		DisableFlagParsing: true,
+	}
+	settings.AddFlags(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		faults, err := settings.ParseFlags(cmd.Flags(), args)
+		if help, _ := cmd.Flags().GetBool("help"); help || errors.Is(err, pflag.ErrHelp) {
+			return cmd.Help()
+		}
+		s, err := settings.Load(cmd.Flags(), faults...)
+		if err != nil {
+			return err
+		}
+		return (&Main{Settings: s, LogTo: cmd.ErrOrStderr()}).Run(cmd.Context())
+	}
+	return cmd
+}
+
+func checkCommand() *cobra.Command {
+	var counting string
+	cmd := &cobra.Command{
+		Use:   "check DIR",
+		Short: "Check the policy files of a directory",
+		Long: `Check the policy files of a directory: print every error and exit with 1, or
+say what the files hold. It needs no settings and starts nothing.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("check takes one directory, not %d", len(args))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&counting, "counting", settings.CountingPrecise, "how domains that do not say are counted: precise or reference")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return check(cmd.OutOrStdout(), args[0], counting)
+	}
+	return cmd
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), versionText())
+			return err
+		},
+	}
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ratelimitd/ratelimitd/config"
+	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
+	"github.com/ratelimitd/ratelimitd/pkg/reload"
+	"github.com/ratelimitd/ratelimitd/pkg/service"
+	"github.com/ratelimitd/ratelimitd/pkg/web"
+)
+
+func (m *Main) serviceOptions() service.Options {
+	s := m.Settings
+	return service.Options{
+		Headers: service.Headers{
+			RateLimit:       s.RateLimitHeaders,
+			RateLimitPolicy: s.RateLimitHeaders,
+			RetryAfter:      s.RetryAfterHeader,
+			Triple:          s.RateLimitLegacyHeaders,
+			XTriple:         s.XRateLimitHeaders,
+			Delay:           s.DelayHeader,
+		},
+		Body:            s.Body,
+		Metadata:        s.DynamicMetadata,
+		MaxDescriptors:  s.MaxDescriptors,
+		MaxRequestBytes: int(s.GRPCMaxMessage),
+		Logger:          m.log,
+	}
+}
+
+func (m *Main) reloadOptions(apply func(*descriptors.Rules), registry prometheus.Registerer) reload.Options {
+	counting, _ := countingOf(m.Settings.Counting) // checked by package settings
+	return reload.Options{
+		Dir:        m.Settings.Policies,
+		Files:      config.Policies(),
+		Compile:    descriptors.Options{Counting: counting},
+		Apply:      apply,
+		Log:        m.log,
+		Registerer: registry,
+	}
+}
+
+func (m *Main) publicOptions(rateLimit *service.Service, ready *readiness, metrics prometheus.Gatherer) web.Options {
+	return web.Options{
+		Ask:     asker(rateLimit),
+		Health:  ready.health,
+		Metrics: metrics,
+		MaxBody: int64(m.Settings.HTTPMaxBody),
+	}
+}
+
+func (m *Main) adminOptions(policies *reload.Loader, ready *readiness, metrics prometheus.Gatherer) web.AdminOptions {
+	return web.AdminOptions{
+		Version: version(),
+		Health:  ready.health,
+		Policies: func() web.Policies {
+			s := policies.Status()
+			return web.Policies{Rules: s.Rules, Since: s.Since, Err: s.Err, Failed: s.Failed}
+		},
+		Metrics:  metrics,
+		Settings: adminSettings(m.Settings),
+		LogLevel: &m.level,
+		Log:      m.log,
+	}
+}
