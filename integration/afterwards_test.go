@@ -23,8 +23,9 @@ func TestCostKnownAfterwards(t *testing.T) {
 				{"alice", "1", http.StatusTooManyRequests},
 				{"alice", "1", http.StatusTooManyRequests}, // the denied one was not charged: there is no response to weigh
 				{"bob", "999", http.StatusOK},
+				{"bob", "1", http.StatusOK}, // used up to the last token, and not over
 				{"bob", "1", http.StatusOK},
-				{"bob", "1", http.StatusTooManyRequests}, // used up to the last token
+				{"bob", "1", http.StatusTooManyRequests},
 			}
 			for i, step := range history {
 				got := client.mustGet(t, "/llm", "x-user-id: "+step.user, "x-ask-tokens: "+step.tokens)

@@ -14,7 +14,7 @@ func TestAnswerOfAllowedAndDenied(t *testing.T) {
 	const seconds = `([1-9]|[1-5][0-9]|60)` // until the minute is over
 	for _, store := range stores {
 		t.Run(store.name, func(t *testing.T) {
-			server := serve(t, filepath.Join(deployedDir, "policies"), store.settings(t)...)
+			server := serve(t, filepath.Join(deployedDir, "policies"), append(store.settings(t), "RATELIMITD_BODY=true")...)
 			envoy := startEnvoy(t, envoyOptions{ratelimitd: []string{server.grpc}})
 			client := envoy.client(t, "")
 			awayFromBoundary(t, time.Minute)

@@ -99,9 +99,9 @@ func TestDeployedRoutes(t *testing.T) {
 		{"by cost", []ask{
 			{2, "/cost", "", []string{"x-user-id: alice", "x-cost: 4"}, 200},
 			{1, "/cost", "", []string{"x-user-id: alice", "x-cost: 3"}, 429},
-			{1, "/cost", "", []string{"x-user-id: alice", "x-cost: 0"}, 200}, // looks: there is room
 			{1, "/cost", "", []string{"x-user-id: alice", "x-cost: 2"}, 200},
-			{1, "/cost", "", []string{"x-user-id: alice", "x-cost: 0"}, 429},
+			{3, "/cost", "", []string{"x-user-id: alice", "x-cost: 0"}, 200}, // nothing always fits
+			{1, "/cost", "", []string{"x-user-id: alice", "x-cost: 1"}, 429},
 			{10, "/cost", "", []string{"x-user-id: bob"}, 200}, // no cost is a cost of 1
 			{1, "/cost", "", []string{"x-user-id: bob"}, 429},
 			{1, "/cost", "", []string{"x-user-id: carol", "x-cost: 11"}, 429}, // more than there ever is

@@ -25,61 +25,84 @@ type Calendar struct {
 }
 
 // Window returns the bounds of the window that holds the instant now:
-// begin ≤ now < end, all in microseconds since the epoch.
+// begin ≤ now < end, all in microseconds since the epoch. Every instant is in
+// exactly one window, whatever the clocks of the zone do.
 func (c *Calendar) Window(now int64) (begin, end int64) {
 	zone := c.Zone
 	if zone == nil {
 		zone = time.UTC
 	}
 	at := time.UnixMicro(now).In(zone)
+	if c.Unit == CalendarHour {
+		return hour(at)
+	}
+	begin, end = c.start(at, 0), c.start(at, 1)
+	// Clocks that go back over midnight return to a day that had ended, by
+	// its date; here it ends but once, at the last midnight.
+	for n := -1; now < begin; n-- {
+		begin, end = c.start(at, n), begin
+	}
+	return begin, end
+}
+
+// start returns the first instant of the nth day, week, month or year after
+// that of the date which at shows.
+func (c *Calendar) start(at time.Time, n int) int64 {
 	year, month, day := at.Date()
-	var first, next time.Time
 	switch c.Unit {
-	case CalendarHour:
-		// An hour that the clocks repeat is two windows: no instant is
-		// built from wall time, which would be ambiguous.
-		into := time.Duration(at.Minute())*time.Minute + time.Duration(at.Second())*time.Second + time.Duration(at.Nanosecond())
-		first = at.Add(-into)
-		next = first.Add(time.Hour)
 	case CalendarDay:
-		first, next = startOfDay(year, month, day, zone), startOfDay(year, month, day+1, zone)
+		day += n
 	case CalendarWeek:
-		monday := day - (int(at.Weekday())+6)%7
-		first, next = startOfDay(year, month, monday, zone), startOfDay(year, month, monday+7, zone)
+		day += 7*n - (int(at.Weekday())+6)%7
 	case CalendarMonth:
-		first, next = startOfDay(year, month, 1, zone), startOfDay(year, month+1, 1, zone)
+		month, day = month+time.Month(n), 1
 	case CalendarYear:
-		first, next = startOfDay(year, 1, 1, zone), startOfDay(year+1, 1, 1, zone)
+		year, month, day = year+n, time.January, 1
 	default:
 		panic(fmt.Sprintf("algorithm: calendar unit %d", c.Unit))
 	}
-	return first.UnixMicro(), next.UnixMicro()
+	return startOfDay(year, month, day, at.Location())
 }
 
-// startOfDay returns the first instant of a day. Where the clocks skip
-// midnight, that is the instant of the change; where they repeat it, the
-// earlier of the two.
-func startOfDay(year int, month time.Month, day int, zone *time.Location) time.Time {
-	midnight := time.Date(year, month, day, 0, 0, 0, 0, zone)
-	wanted := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
-	start, _ := midnight.ZoneBounds()
-	switch {
-	case midnight.Day() != wanted.Day():
-		// Midnight does not exist and Date answered with the evening before:
-		// the day begins where the new offset does.
-		_, end := midnight.ZoneBounds()
-		return end
-	case midnight.Hour() != 0 || midnight.Minute() != 0:
-		return start
-	}
-	// Midnight may exist twice: is the same wall time also before the change?
-	if !start.IsZero() {
-		_, before := start.Add(-time.Second).Zone()
-		_, after := midnight.Zone()
-		earlier := midnight.Add(-time.Duration(before-after) * time.Second)
-		if before > after && earlier.Before(start) && earlier.Day() == midnight.Day() {
-			return earlier
+// startOfDay returns the instant from which on all dates are that of the day
+// or later. Where the clocks skip midnight, it is the instant of the change;
+// where they show midnight twice, the first, unless they show the evening
+// before in between.
+func startOfDay(year int, month time.Month, day int, zone *time.Location) int64 {
+	const widest = 24 * time.Hour // no zone is as far from UTC
+	wall := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+	start := wall
+	for at := wall.Add(-widest).In(zone); ; {
+		// From at until change the clocks are offset from UTC, and show
+		// midnight at the instant midnight, if that lies in between.
+		_, offset := at.Zone()
+		_, change := at.ZoneBounds()
+		midnight := wall.Add(-time.Duration(offset) * time.Second)
+		if at.Before(midnight) {
+			start = midnight
+			if !change.IsZero() && change.Before(midnight) {
+				start = change
+			}
 		}
+		if change.IsZero() || change.Sub(wall) > widest {
+			return start.UnixMicro()
+		}
+		at = change
 	}
-	return midnight
+}
+
+// hour returns the bounds of the hour on the clock. An hour that the clocks
+// repeat is two windows, and one that they break off ends there.
+func hour(at time.Time) (begin, end int64) {
+	into := time.Duration(at.Minute())*time.Minute + time.Duration(at.Second())*time.Second + time.Duration(at.Nanosecond())
+	first := at.Add(-into)
+	next := first.Add(time.Hour)
+	since, until := at.ZoneBounds() // zero: for ever
+	if first.Before(since) {
+		first = since
+	}
+	if !until.IsZero() && until.Before(next) {
+		next = until
+	}
+	return first.UnixMicro(), next.UnixMicro()
 }
