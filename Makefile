@@ -33,7 +33,7 @@ demo: build $(ENVOY) ## Run ratelimitd and a real Envoy in front of a backend, a
 
 .PHONY: build
 build: ## Build bin/ratelimitd
-	@CGO_ENABLED=0 go build -trimpath -o bin/ratelimitd ./cmd/ratelimitd
+	@go build -o bin/ratelimitd ./cmd/ratelimitd
 
 .PHONY: test
 test: tools ## Run every test, those with the real Envoy and the real Redis included; a skipped test fails

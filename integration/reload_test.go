@@ -30,7 +30,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			awayFromBoundary(t, longWindow)
 			dir := t.TempDir()
 			way.create(t, dir, userPolicy(limit))
-			server := serve(t, dir, startRedis(t)...)
+			server := serve(t, dir)
 			envoy := startEnvoy(t, envoyOptions{ratelimitd: []string{server.grpc}})
 			clients := []*client{envoy.client(t, ""), envoy.client(t, ""), envoy.client(t, ""), envoy.client(t, "")}
 			load := startLoad(t, clients, "/user", []string{"x-user-id: everyone"}, func(a answer) error {
