@@ -16,10 +16,11 @@ func TestFaults(t *testing.T) {
 		want string
 	}{
 		{
-			"unknown in the file", "log_level: info\nstor: redis\nport: 1\nStore: redis\n", nil, nil,
+			"unknown in the file", "log_level: info\nstor: redis\nport: 1\nStore: redis\nredis_pool: 1\n", nil, nil,
 			`config/ratelimitd.yaml:2: "stor" is not a setting; did you mean store?
 config/ratelimitd.yaml:3: "port" is not a setting
-config/ratelimitd.yaml:4: "Store" is not a setting; did you mean store?`,
+config/ratelimitd.yaml:4: "Store" is not a setting; did you mean store?
+config/ratelimitd.yaml:5: "redis_pool" is not a setting; did you mean redis_pool_size?`,
 		},
 		{
 			"twice in the file", "store: redis\nstore: memory\n", nil, nil,

@@ -1,11 +1,18 @@
 package settings
 
+import "strings"
+
 // nearest returns the candidate that a typing mistake would most likely have
-// turned into word, or "" when none is close.
+// turned into word, or the shortest that word is the beginning of; "" when
+// none is close.
 func nearest(word string, candidates []string) string {
 	best, least := "", max(1, len(word)/3)+1
 	for _, c := range candidates {
-		if d := distance(word, c); d < least {
+		d := distance(word, c)
+		if d > 1 && len(word) > 2 && strings.HasPrefix(c, word) {
+			d = 1
+		}
+		if d < least || d == least && len(c) < len(best) {
 			best, least = c, d
 		}
 	}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binary is the program as it is delivered, built once for all tests.
+var binary string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "ratelimitd")
+	if err == nil {
+		binary = filepath.Join(dir, "ratelimitd")
+		build := exec.Command("go", "build", "-o", binary, ".")
+		build.Stderr = os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// command returns the program with an environment of its own, in a folder of
+// its own.
+func command(t *testing.T, environment []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), binary, args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}, environment...)
+	return cmd
+}
+
+// TestTheCommandLine runs the binary and compares all that it prints.
+func TestTheCommandLine(t *testing.T) {
+	good, bad := t.TempDir(), t.TempDir()
+	write(t, good+"/a.yaml", policy("3"))
+	write(t, good+"/b.yaml", "domain: u\ndescriptors: [{key: a}, {key: b, rate_limit: {unlimited: true}}]\n")
+	write(t, good+"/.c.yaml.swp", "no policy")
+	write(t, bad+"/a.yaml", "domain: t\ndescriptors:\n  - key: a\n    rate_limit: {unit: minit, requests_per_unit: 3}\n")
+	write(t, bad+"/b.yaml", "domain: u\nunlimied: true\n")
+	for _, test := range []struct {
+		name        string
+		environment []string
+		args        []string
+		code        int
+		out, err    string // a regular expression where it begins with ^
+	}{
+		{
+			"version", nil, []string{"version"}, 0,
+			`^ratelimitd \S+ ` + regexp.QuoteMeta(runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH) + `\n$`, "",
+		},
+		{
+			"check", nil, []string{"check", good}, 0,
+			`^` + good + `: files 2, domains 2, limits 1, revision [0-9a-f]+\n  t: rules 1\n  u: rules 2\n$`, "",
+		},
+		{
+			"check finds every error", nil, []string{"check", bad}, 1, "",
+			`^a.yaml:4:\d+: descriptors\[0\].rate_limit.unit: "minit" [^\n]+\nb.yaml:2:1: unlimied: [^\n]+\n$`,
+		},
+		{"check of nothing", nil, []string{"check", "/no/such"}, 1, "", `^[^\n]*/no/such: no such file or directory\n$`},
+		{"check without a directory", nil, []string{"check"}, 1, "", "check takes one directory, not 0\n"},
+		{"check of an empty directory", nil, []string{"check", "."}, 1, "", "no policy files (*.yaml, *.yml) in .\n"},
+		{"check with other counting", nil, []string{"check", good, "--counting=exact"}, 1, "", `--counting: "exact" is not one of precise, reference` + "\n"},
+		{"check needs no settings", []string{"RATELIMITD_STOR=x"}, []string{"check", good, "--counting=reference"}, 0, "^.*", ""},
+		{"an unknown command", nil, []string{"server"}, 1, "", `^unknown command "server" for "ratelimitd"`},
+		{"help", nil, nil, 0, `^A global rate limit service for Envoy\n\nUsage:`, ""},
+		{"help of serve", nil, []string{"serve", "--help"}, 0, `^Answer rate limit requests[\s\S]+--redis-url urls[\s\S]+In the environment: RATELIMITD_REDIS_URL`, ""},
+		{"help by name", nil, []string{"help", "serve"}, 0, `^Answer rate limit requests[\s\S]+--policies`, ""},
+		{
+			"serve with bad settings", []string{"RATELIMITD_STORE=rediss", "RATELIMITD_POLICYS=/etc"}, []string{"serve", "--log-format", "xml", "--polcies=/etc"}, 1, "",
+			"RATELIMITD_POLICYS: is not a setting; did you mean RATELIMITD_POLICIES?\n--polcies: is not a flag; did you mean --policies?\n" +
+				"RATELIMITD_STORE: \"rediss\" is not one of memory, redis; did you mean redis?\n--log-format: \"xml\" is not one of text, json\n",
+		},
+		{"serve with an argument", nil, []string{"serve", "now"}, 1, "", "command line: unexpected now\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			cmd := command(t, test.environment, test.args...)
+			cmd.Stdout, cmd.Stderr = &stdout, &stderr
+			_ = cmd.Run()
+			if code := cmd.ProcessState.ExitCode(); code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			compare(t, "standard output", stdout.String(), test.out)
+			compare(t, "standard error", stderr.String(), test.err)
+		})
+	}
+}
+
+func compare(t *testing.T, what, got, want string) {
+	t.Helper()
+	if expression, ok := strings.CutPrefix(want, "^"); ok {
+		if !regexp.MustCompile("^" + expression).MatchString(got) {
+			t.Errorf("%s:\n%s\ndoes not match\n%s", what, got, want)
+		}
+	} else if got != want {
+		t.Errorf("%s:\n%s\nwant\n%s", what, got, want)
+	}
+}
+
+// free returns an address that nothing listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// serve starts the binary and returns it with the address of its HTTP pages.
+func serve(t *testing.T, environment ...string) (*exec.Cmd, *lockedBuffer, string) {
+	t.Helper()
+	address := free(t)
+	cmd := command(t, append([]string{
+		"RATELIMITD_GRPC_ADDRESS=" + free(t), "RATELIMITD_HTTP_ADDRESS=" + address, "RATELIMITD_ADMIN_ADDRESS=off", "RATELIMITD_DRAIN_DELAY=0s",
+	}, environment...), "serve")
+	log := &lockedBuffer{}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Logf("log:\n%s", log)
+		}
+	})
+	return cmd, log, address
+}
+
+func healthcheck(address string) int {
+	response, err := http.Get("http://" + address + "/healthcheck")
+	if err != nil {
+		return 0
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+func TestServeInAPod(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a.yaml", policy("3"))
+	cmd, log, address := serve(t, "RATELIMITD_POLICIES="+dir, "RATELIMITD_LOG_FORMAT=json",
+		"RATELIMITD_PORT=tcp://10.0.0.1:8081", "RATELIMITD_SERVICE_HOST=10.0.0.1", "RATELIMITD_SERVICE_PORT=8081",
+		"RATELIMITD_SERVICE_PORT_GRPC=8081", "RATELIMITD_PORT_8081_TCP=tcp://10.0.0.1:8081", "RATELIMITD_PORT_8081_TCP_ADDR=10.0.0.1",
+		"RATELIMITD_PORT_8081_TCP_PORT=8081", "RATELIMITD_PORT_8081_TCP_PROTO=tcp")
+	eventually(t, "ready", func() bool { return healthcheck(address) == 200 })
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after SIGTERM: %v", err)
+	}
+	for _, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
+		if !strings.HasPrefix(line, `{"time":`) {
+			t.Errorf("a line of the log is no JSON: %s", line)
+		}
+	}
+}
+
+func TestASecondSignalEndsItAtOnce(t *testing.T) {
+	cmd, _, address := serve(t, "RATELIMITD_DRAIN_DELAY=1h")
+	eventually(t, "ready", func() bool { return healthcheck(address) == 200 })
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the signal is heard", func() bool { return healthcheck(address) != 200 })
+	}
+	begin := time.Now()
+	if err := cmd.Wait(); err == nil || time.Since(begin) > time.Second {
+		t.Errorf("after %v: %v", time.Since(begin), err)
+	}
+}
+
+// TestASignalAtAnyMomentOfTheStart: it ends by itself, either with 0 or, before
+// it listens to signals, as any program does.
+func TestASignalAtAnyMomentOfTheStart(t *testing.T) {
+	for delay := time.Duration(0); delay < 60*time.Millisecond; delay += 4 * time.Millisecond {
+		cmd, log, _ := serve(t)
+		time.Sleep(delay)
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		err := cmd.Wait()
+		status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if err != nil && (!status.Signaled() || strings.Contains(log.String(), "listening")) || time.Since(begin) > 5*time.Second {
+			t.Errorf("a signal %v after the start: %v after %v\n%s", delay, err, time.Since(begin), log)
+		}
+	}
+}
