@@ -5,13 +5,15 @@
 //
 //	grpc.go      the RPC and its handler
 //	codec.go     bytes to a Request, leniently (decode.go, request.go)
-//	service.go   the flow: check, plan, decide, answer, count
+//	service.go   the flow: check, plan, decide, count, reply
 //	plan.go      descriptors to rules, limits, counter keys and asks
-//	verdict.go   decisions to the overall code, and to the limit that headers speak of
-//	answer.go    decisions to one status per descriptor
+//	verdict.go   decisions to the overall code, and to the limit that clients hear of
+//	answer.go    decisions to one status for each descriptor
 //	headers.go, problem.go, metadata.go   what else a reply may hold
-//	metrics.go   counters
 //	errors.go    the only place that knows gRPC codes
+//
+// What a reply says of a limit is written once, when rules are loaded
+// (table.go, view.go), and so are its counters found (metrics.go).
 //
 // Envoy lets a request through when the service answers with an error. So an
 // error is only for what a wrong configuration sends; whatever a client can

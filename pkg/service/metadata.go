@@ -2,8 +2,6 @@ package service
 
 import (
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
@@ -29,7 +27,7 @@ const (
 //	denied      the limits that deny or, if shadow, would
 //	delay_ms    how long a leaky bucket's queue holds the request
 //	degraded    true where a failure policy answered in place of the store
-func (c *call) metadata(statuses []*rlsv3.RateLimitResponse_DescriptorStatus) *structpb.Struct {
+func (c *call) metadata(r *rlsv3.RateLimitResponse) *structpb.Struct {
 	fields := map[string]*structpb.Value{
 		"domain":      structpb.NewStringValue(text(c.request.Domain)),
 		"descriptors": structpb.NewListValue(&structpb.ListValue{Values: c.described()}),
@@ -37,13 +35,13 @@ func (c *call) metadata(statuses []*rlsv3.RateLimitResponse_DescriptorStatus) *s
 	if hits := c.request.HitsAddend; hits != 0 {
 		fields["hitsAddend"] = structpb.NewNumberValue(float64(hits))
 	}
-	if merged := c.merged(statuses); len(merged.GetFields()) > 0 {
+	if merged := c.merged(r.Statuses); len(merged.GetFields()) > 0 {
 		fields["metadata"] = structpb.NewStructValue(merged)
 	}
 	if denied := c.denied(); len(denied) > 0 {
 		fields["denied"] = structpb.NewListValue(&structpb.ListValue{Values: denied})
 	}
-	if delay, ok := c.delay(); ok {
+	if delay, ok := c.delay(); ok && r.OverallCode == rlsv3.RateLimitResponse_OK {
 		fields["delay_ms"] = structpb.NewNumberValue(float64(milliseconds(delay)))
 	}
 	for i := range c.decisions {
@@ -105,44 +103,6 @@ func (c *call) denied() []*structpb.Value {
 	return list
 }
 
-// merged merges the metadata of the rules whose descriptors were not denied.
-// The first of two values holds; two structs are merged in turn.
-func (c *call) merged(statuses []*rlsv3.RateLimitResponse_DescriptorStatus) *structpb.Struct {
-	var all *structpb.Struct
-	for i, rule := range c.rules {
-		if rule != nil && len(rule.Limits) > 0 && statuses[i].Code != rlsv3.RateLimitResponse_OVER_LIMIT {
-			all = merge(all, rule.Metadata)
-		}
-	}
-	return all
-}
-
-// merge returns the fields of a and b. It changes neither, since both may
-// belong to rules: what it cannot share it copies.
-func merge(a, b *structpb.Struct) *structpb.Struct {
-	switch {
-	case len(a.GetFields()) == 0:
-		return b
-	case len(b.GetFields()) == 0:
-		return a
-	}
-	fields := make(map[string]*structpb.Value, len(a.Fields)+len(b.Fields))
-	for name, value := range a.Fields {
-		fields[name] = value
-	}
-	for name, value := range b.Fields {
-		mine, taken := fields[name]
-		inner := mine.GetStructValue()
-		switch {
-		case !taken:
-			fields[name] = value
-		case inner != nil && value.GetStructValue() != nil:
-			fields[name] = structpb.NewStructValue(merge(inner, value.GetStructValue()))
-		}
-	}
-	return &structpb.Struct{Fields: fields}
-}
-
 // overrideText writes the limit that a descriptor brought.
 func overrideText(o descriptors.Override) string {
 	s := "requests_per_unit:" + strconv.FormatUint(uint64(o.Requests), 10) + " unit:" + typev3.RateLimitUnit(o.Unit).String()
@@ -150,30 +110,4 @@ func overrideText(o descriptors.Override) string {
 		s += " unit_multiplier:" + strconv.FormatUint(uint64(o.Multiplier), 10)
 	}
 	return s
-}
-
-// text returns b for people to read: bytes that are not UTF-8 as \xNN, and no
-// more than maxMetadataText bytes of b.
-func text(b []byte) string {
-	cut := len(b) > maxMetadataText
-	if cut {
-		b = b[:maxMetadataText]
-	}
-	if utf8.Valid(b) && !cut {
-		return string(b)
-	}
-	var s strings.Builder
-	for len(b) > 0 {
-		r, size := utf8.DecodeRune(b)
-		if r == utf8.RuneError && size == 1 {
-			s.WriteString(`\x` + string("0123456789abcdef"[b[0]>>4]) + string("0123456789abcdef"[b[0]&15]))
-		} else {
-			s.Write(b[:size])
-		}
-		b = b[size:]
-	}
-	if cut {
-		s.WriteString("…")
-	}
-	return s.String()
 }

@@ -57,6 +57,7 @@ func TestDynamicMetadata(t *testing.T) {
 		{"(trial=1)", `{"denied":[{"descriptor":0,"limit":"trial","never":true,"retry_after":3600,"shadow":true}],"descriptors":[{"entries":["trial=1"]}],"domain":"t"}`},
 		{"(queue=1)", `{"delay_ms":0,"descriptors":[{"entries":["queue=1"]}],"domain":"t"}`},
 		{"(queue=1)", `{"delay_ms":250,"descriptors":[{"entries":["queue=1"]}],"domain":"t"}`},
+		{"(queue=1)+(over=1)", `{"denied":[{"descriptor":1,"limit":"over","never":true,"retry_after":3600}],"descriptors":[{"entries":["queue=1"]},{"entries":["over=1"]}],"domain":"t"}`},
 		{"(a=1 limit=5/DAY*2)", `{"descriptors":[{"entries":["a=1"],"limit":"requests_per_unit:5 unit:DAY unit_multiplier:2"}],"domain":"t"}`},
 		{"(a=1 hits=3 back)", `{"descriptors":[{"entries":["a=1"],"hitsAddend":3,"isNegativeHits":true}],"domain":"t","metadata":{"info":{"list":[1,{"deep":true}],"x":1},"pool":"red"}}`},
 	} {
@@ -118,6 +119,7 @@ func TestBodyAndDelayHeader(t *testing.T) {
 		{"(a=1)", "", ""},
 		{"(queue=1)", "X-RateLimit-Delay-Ms: 0", ""},
 		{"(queue=1)", "X-RateLimit-Delay-Ms: 250", ""},
+		{"(queue=1)+(over=1)", "Content-Type: application/problem+json", `"violated-policies":["over"]`},
 		{"(over=1)", "Content-Type: application/problem+json", `"retry_after":3600`},
 		{"(trial=1)", "", ""},
 	} {

@@ -86,8 +86,8 @@ type Service struct {
 // that is nil. Until [Service.SetRules] it answers Unavailable. The error is
 // that of a registerer which has metrics of these names already.
 func New(d Decider, o Options, reg prometheus.Registerer) (*Service, error) {
-	o.MaxDescriptors = min(cmp.Or(o.MaxDescriptors, DefaultMaxDescriptors), maxStoredDescriptors)
-	o.MaxRequestBytes = cmp.Or(o.MaxRequestBytes, DefaultMaxRequestBytes)
+	o.MaxDescriptors = min(cmp.Or(max(o.MaxDescriptors, 0), DefaultMaxDescriptors), maxStoredDescriptors)
+	o.MaxRequestBytes = cmp.Or(max(o.MaxRequestBytes, 0), DefaultMaxRequestBytes)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	s := &Service{
 		decider:  d,
@@ -182,11 +182,11 @@ func (s *Service) reply(ctx context.Context, c *call) (*rlsv3.RateLimitResponse,
 			response.ResponseHeadersToAdd = append(response.ResponseHeadersToAdd, &corev3.HeaderValue{Key: "Content-Type", Value: problemMediaType})
 		}
 	}
-	if s.options.Headers.Delay {
+	if s.options.Headers.Delay && !v.over {
 		response.ResponseHeadersToAdd = c.addDelay(response.ResponseHeadersToAdd)
 	}
 	if s.options.Metadata {
-		response.DynamicMetadata = c.metadata(response.Statuses)
+		response.DynamicMetadata = c.metadata(response)
 	}
 	return response, nil
 }

@@ -84,14 +84,15 @@ func (v *verdict) consider(asks []algorithm.Ask, decisions []algorithm.Decision,
 	}
 }
 
-// known reports whether a decision holds numbers that can be shown. What a
-// failure policy allowed has none.
+// known reports whether a decision holds numbers that can be shown. One that a
+// failure policy allowed, because the store did not decide, has none: how much
+// is left nobody knows.
 func known(d *algorithm.Decision) bool {
 	switch d.Outcome {
 	case algorithm.Denied:
 		return true
 	case algorithm.Allowed:
-		return !d.Degraded || d.Remaining != 0 || d.Reset != 0
+		return !d.Degraded || d.Err == nil
 	default:
 		return false
 	}

@@ -95,27 +95,36 @@ func answers(t *testing.T, text string) ([]algorithm.Ask, []algorithm.Decision) 
 // What a failure policy allowed has no numbers to show; what it denied says to
 // come back in a second.
 func TestRepliesWithoutAStore(t *testing.T) {
+	none := algorithm.Decision{Err: errStoreGone}
+	allow := algorithm.Decision{Outcome: algorithm.Allowed, Degraded: true, Remaining: 2, Err: errStoreGone}
+	deny := algorithm.Decision{Outcome: algorithm.Denied, Degraded: true, Err: errStoreGone}
 	for _, row := range []struct {
-		name   string
-		answer algorithm.Decision
-		want   string
+		name       string
+		site, acct algorithm.Decision
+		want       string
+		headers    string
 	}{
-		{"error", algorithm.Decision{Err: errStoreGone}, "Unavailable"},
-		{"allow", algorithm.Decision{Outcome: algorithm.Allowed, Degraded: true, Err: errStoreGone}, "OK OK OK"},
-		{"deny", algorithm.Decision{Outcome: algorithm.Denied, Degraded: true, Err: errStoreGone}, "OVER OVER:0/10@1 OVER:0/3@1"},
+		{"error", none, none, "Unavailable", ""},
+		{"allow", allow, allow, "OK OK OK", ""},
+		{"deny", deny, deny, "OVER OVER:0/10@1 OVER:0/3@1",
+			"RateLimit-Policy: \"acct\";q=3;w=3600\nRateLimit: \"acct\";r=0;t=1\nRetry-After: 1"},
+		{"deny before error", none, deny, "OVER OK OVER:0/3@1",
+			"RateLimit-Policy: \"acct\";q=3;w=3600\nRateLimit: \"acct\";r=0;t=1\nRetry-After: 1"},
+		{"error before allow", allow, none, "Unavailable", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			o := DefaultOptions()
 			o.Metadata = true
 			s := start(t, o, sitePolicy)
 			s.store.decided = func(_ []algorithm.Ask, out []algorithm.Decision) {
-				for i := range out {
-					out[i] = row.answer
-				}
+				out[0], out[1] = row.site, row.acct
 			}
 			response, err := s.ask(t, "(site=s)+(acct=u)")
 			if got := show(response, err); got != row.want {
 				t.Errorf("got %s, want %s", got, row.want)
+			}
+			if got := headersOf(response); got != row.headers {
+				t.Errorf("got headers\n%s\nwant\n%s", got, row.headers)
 			}
 			if err == nil && !response.DynamicMetadata.Fields["degraded"].GetBoolValue() {
 				t.Errorf("metadata %v", response.DynamicMetadata)
