@@ -80,7 +80,7 @@ func TestTheCommandLine(t *testing.T) {
 		{"check needs no settings", []string{"RATELIMITD_STOR=x"}, []string{"check", good, "--counting=reference"}, 0, "^.*", ""},
 		{"an unknown command", nil, []string{"server"}, 1, "", `^unknown command "server" for "ratelimitd"`},
 		{"help", nil, nil, 0, `^A global rate limit service for Envoy\n\nUsage:`, ""},
-		{"help of serve", nil, []string{"serve", "--help"}, 0, `^Answer rate limit requests[\s\S]+--redis-url urls[\s\S]+In the environment: RATELIMITD_REDIS_URL`, ""},
+		{"help of serve", nil, []string{"serve", "--help"}, 0, `^Answer rate limit requests[\s\S]+--redis-url url[\s\S]+In the environment: RATELIMITD_REDIS_URL`, ""},
 		{"help by name", nil, []string{"help", "serve"}, 0, `^Answer rate limit requests[\s\S]+--policies`, ""},
 		{
 			"serve with bad settings", []string{"RATELIMITD_STORE=rediss", "RATELIMITD_POLICYS=/etc"}, []string{"serve", "--log-format", "xml", "--polcies=/etc"}, 1, "",

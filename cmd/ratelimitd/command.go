@@ -46,7 +46,7 @@ SIGTERM or SIGINT stops it without losing a call; a second one, at once.`,
 		if help, _ := cmd.Flags().GetBool("help"); help || errors.Is(err, pflag.ErrHelp) {
 			return cmd.Help()
 		}
-		s, err := settings.Load(cmd.Flags(), faults...)
+		s, err := settings.Load(settings.Source{Flags: cmd.Flags(), Faults: faults, CheckURL: checkRedisURL})
 		if err != nil {
 			return err
 		}

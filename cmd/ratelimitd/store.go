@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,18 +23,64 @@ type store struct {
 // openStore opens the store of the settings. It does not fail for a store that
 // does not answer yet.
 func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Registerer) (*store, error) {
-	if s.Store == settings.StoreRedis {
-		return nil, errors.New("redis is not there yet")
+	policy := backend.FailureOptions{Timeout: s.StoreTimeout, Registerer: registry}
+	if s.Store == settings.StoreMemory {
+		memory := backend.NewMemory(backend.MemoryOptions{
+			MaxKeys:    s.MemoryMaxKeys,
+			MaxBytes:   int64(s.MemoryMaxSize),
+			Registerer: registry,
+			Log:        log,
+		})
+		return &store{
+			decider: backend.WithFailurePolicy(memory, policy),
+			ready:   func() error { return nil },
+			close:   memory.Close,
+		}, nil
 	}
-	memory := backend.NewMemory(backend.MemoryOptions{
-		MaxKeys:    s.MemoryMaxKeys,
-		MaxBytes:   int64(s.MemoryMaxSize),
-		Registerer: registry,
-		Log:        log,
+	server, err := redisServer(s)
+	if err != nil {
+		return nil, err
+	}
+	redis, err := backend.NewRedis(backend.RedisOptions{
+		Server: server,
+		TLS: backend.RedisTLS{
+			CAFile:     s.RedisTLSCAFile,
+			CertFile:   s.RedisTLSCertFile,
+			KeyFile:    s.RedisTLSKeyFile,
+			ServerName: s.RedisTLSServerName,
+			SkipVerify: s.RedisTLSSkipVerify,
+		},
+		DialTimeout: s.RedisDialTimeout,
+		ReadTimeout: s.StoreTimeout,
+		PoolSize:    s.RedisPoolSize,
+		Registerer:  registry,
+		Log:         log,
 	})
+	if err != nil {
+		return nil, err
+	}
 	return &store{
-		decider: backend.WithFailurePolicy(memory, backend.FailureOptions{Timeout: s.StoreTimeout, Registerer: registry}),
-		ready:   func() error { return nil },
-		close:   memory.Close,
+		decider: backend.WithFailurePolicy(redis, policy),
+		ready:   redis.Ready,
+		close:   func() { _ = redis.Close() },
 	}, nil
+}
+
+// redisServer says where Redis is and as whom to log in. The settings of their
+// own go before what the URL says.
+func redisServer(s *settings.Settings) (backend.RedisServer, error) {
+	server, err := backend.ParseRedisURL(s.RedisURL.Reveal())
+	server.Username = cmp.Or(s.RedisUsername, server.Username)
+	server.Password = cmp.Or(s.RedisPassword.Reveal(), server.Password)
+	server.SentinelUsername = cmp.Or(s.RedisSentinelUsername, server.SentinelUsername)
+	server.SentinelPassword = cmp.Or(s.RedisSentinelPassword.Reveal(), server.SentinelPassword)
+	return server, err
+}
+
+// checkRedisURL is for package settings.
+func checkRedisURL(text string) error {
+	if _, err := backend.ParseRedisURL(text); err != nil {
+		return errors.New(strings.TrimPrefix(err.Error(), "redis URL: "))
+	}
+	return nil
 }

@@ -64,20 +64,13 @@ func readSetting(name, value *yaml.Node, rows []Setting, values map[string]fileV
 	if value.Kind == yaml.AliasNode {
 		value = value.Alias
 	}
-	text := value.Value
-	if _, list := row.target.(*[]URL); list && value.Kind == yaml.SequenceNode {
-		parts := make([]string, len(value.Content))
-		for i, part := range value.Content {
-			parts[i] = part.Value
-		}
-		text = strings.Join(parts, ",")
-	} else if value.Kind != yaml.ScalarNode {
-		return fmt.Sprintf("%s is not a single value; write %s", row.Name, row.Allowed())
+	if value.Kind != yaml.ScalarNode {
+		return fmt.Sprintf("%s is not a single value; allowed: %s", row.Name, row.Allowed())
 	}
 	if value.Tag == "!!null" {
 		return "" // as if it were not there
 	}
-	values[row.Name] = fileValue{text: text, line: name.Line}
+	values[row.Name] = fileValue{text: value.Value, line: name.Line}
 	return ""
 }
 

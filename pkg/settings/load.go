@@ -8,12 +8,24 @@ import (
 	"github.com/spf13/viper"
 )
 
-// Load reads the settings file, this process's environment and the flags of
-// [AddFlags], in rising precedence, and checks everything. The faults of the
-// command line are reported along with its own, all as one *[ErrorList].
-//
-// A variable of the environment that is empty is as good as none.
-func Load(flags *pflag.FlagSet, commandLine ...*Error) (*Settings, error) {
+// Source is what [Load] reads besides the settings file and the environment.
+type Source struct {
+	// Flags are those of [AddFlags].
+	Flags *pflag.FlagSet
+
+	// Faults were found by [ParseFlags]. They are reported with all others.
+	Faults []*Error
+
+	// CheckURL reports what is wrong with redis_url, without its password;
+	// nil takes every text.
+	CheckURL func(string) error
+}
+
+// Load reads the settings file, this process's environment and the flags, in
+// rising precedence, and checks everything. All faults come as one
+// *[ErrorList]. A variable of the environment that is empty is as good as none.
+func Load(from Source) (*Settings, error) {
+	flags := from.Flags
 	s := &Settings{origins: map[string]string{}}
 	rows := table(s)
 	faults := &ErrorList{}
@@ -39,14 +51,20 @@ func Load(flags *pflag.FlagSet, commandLine ...*Error) (*Settings, error) {
 	}
 
 	checkEnvironment(os.Environ(), rows, faults)
-	faults.Errors = append(faults.Errors, commandLine...)
+	faults.Errors = append(faults.Errors, from.Faults...)
 	for _, row := range rows {
 		where := origin(&row, flags)
 		if value, found := file[row.Name]; where == "" && found {
 			where = at(path, value.line)
 		}
 		s.origins[row.Name] = where
-		if problem := row.parse(v.GetString(row.Name)); problem != "" {
+		problem := row.parse(v.GetString(row.Name))
+		if _, isURL := row.target.(*URL); isURL && from.CheckURL != nil {
+			if err := from.CheckURL(v.GetString(row.Name)); err != nil {
+				problem = err.Error()
+			}
+		}
+		if problem != "" {
 			if strings.HasPrefix(where, path+":") {
 				where += ": " + row.Name
 			}

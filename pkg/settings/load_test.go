@@ -30,7 +30,15 @@ func load(t *testing.T, file string, environment []string, args ...string) (*Set
 	if err != nil {
 		return nil, err
 	}
-	return Load(flags, faults...)
+	return Load(Source{Flags: flags, Faults: faults, CheckURL: checkURL})
+}
+
+// checkURL stands for the parser of package backend.
+func checkURL(text string) error {
+	if !strings.HasPrefix(text, "redis://") {
+		return errors.New("is not where Redis can be")
+	}
+	return nil
 }
 
 func write(t *testing.T, path, text string) {
@@ -115,9 +123,8 @@ grpc_address: "127.0.0.1:0"
 admin_address: off
 grpc_max_message: 16MiB
 http_max_body: 4096
-redis_mode: cluster
-redis_url: [redis://a:1, redis://b:2]
-redis_timeout: 20ms
+redis_url: redis://a:1,b:2
+store_timeout: 20ms
 body: true
 `, []string{"RATELIMITD_STORE=redis"}, "--dynamic-metadata", "--grpc-connection-age=0", "--policies=/etc/p")
 	if err != nil {
@@ -126,8 +133,8 @@ body: true
 	want := Default()
 	want.GRPCAddress, want.AdminAddress = "127.0.0.1:0", Off
 	want.GRPCMaxMessage, want.HTTPMaxBody = 16<<20, 4096
-	want.RedisMode, want.RedisURL = "cluster", []URL{"redis://a:1", "redis://b:2"}
-	want.RedisTimeout, want.Body = 20*time.Millisecond, true
+	want.RedisURL = "redis://a:1,b:2"
+	want.StoreTimeout, want.Body = 20*time.Millisecond, true
 	want.Store, want.DynamicMetadata, want.GRPCConnectionAge, want.Policies = "redis", true, 0, "/etc/p"
 	if got.origins = nil; !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/url"
 	"strings"
 )
 
@@ -43,27 +42,29 @@ type URL string
 // Reveal returns the address with its password.
 func (u URL) Reveal() string { return string(u) }
 
-// String returns the address with its password masked. What cannot be read
-// as an address is masked whole, for nobody knows where its password is.
+// String returns the address with its password masked: what stands between
+// the first : and the last @, and parameters that are called passwords.
 func (u URL) String() string {
-	if u == "" {
-		return ""
+	scheme, rest, found := strings.Cut(string(u), "://")
+	if scheme += "://"; !found {
+		scheme, rest = "", string(u)
 	}
-	parsed, err := url.Parse(string(u))
-	if err != nil || parsed.Opaque != "" {
-		return masked
-	}
-	if _, has := parsed.User.Password(); has {
-		parsed.User = url.UserPassword(parsed.User.Username(), masked)
-	}
-	query := parsed.Query()
-	for name := range query {
-		if strings.Contains(strings.ToLower(name), "password") {
-			query.Set(name, masked)
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		if user, _, has := strings.Cut(rest[:at], ":"); has {
+			rest = user + ":" + masked + rest[at:]
 		}
 	}
-	parsed.RawQuery = query.Encode()
-	return strings.ReplaceAll(parsed.String(), url.QueryEscape(masked), masked)
+	rest, query, found := strings.Cut(rest, "?")
+	if !found {
+		return scheme + rest
+	}
+	parameters := strings.Split(query, "&")
+	for i, parameter := range parameters {
+		if name, _, has := strings.Cut(parameter, "="); has && strings.Contains(strings.ToLower(name), "password") {
+			parameters[i] = name + "=" + masked
+		}
+	}
+	return scheme + rest + "?" + strings.Join(parameters, "&")
 }
 
 // Format masks the password for every verb of package fmt.

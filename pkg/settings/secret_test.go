@@ -28,10 +28,10 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 	var out bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		fmt.Fprintf(&out, verb+"\n", s)
-		fmt.Fprintf(&out, verb+verb+"\n", s.RedisPassword, s.RedisURL[0])
+		fmt.Fprintf(&out, verb+verb+"\n", s.RedisPassword, s.RedisURL)
 	}
 	for _, log := range []*slog.Logger{slog.New(slog.NewTextHandler(&out, nil)), slog.New(slog.NewJSONHandler(&out, nil))} {
-		log.Info("all", "settings", *s, "password", s.RedisPassword, "url", s.RedisURL, "one", s.RedisURL[0])
+		log.Info("all", "settings", *s, "password", s.RedisPassword, "url", s.RedisURL)
 	}
 	if err := json.NewEncoder(&out).Encode(s); err != nil {
 		t.Fatal(err)
@@ -42,20 +42,23 @@ func TestSecretsAreNeverPrinted(t *testing.T) {
 			t.Errorf("%s is in\n%s", leak, &out)
 		}
 	}
-	if s.RedisPassword.Reveal() != "hunter2" || s.RedisURL[0].Reveal() != "redis://user:hunter2@host:1/0?sentinel_password=hunter2" {
+	if s.RedisPassword.Reveal() != "hunter2" || s.RedisURL.Reveal() != "redis://user:hunter2@host:1/0?sentinel_password=hunter2" {
 		t.Error("Reveal does not")
 	}
 }
 
 func TestURLsShowAllButThePassword(t *testing.T) {
 	for url, want := range map[URL]string{
-		"":                               "",
-		"redis://h:1/0":                  "redis://h:1/0",
-		"redis://u:p@h:1/0?addr=h2:6379": "redis://u:********@h:1/0?addr=h2%3A6379",
-		"redis://:p@h:1":                 "redis://:********@h:1",
-		"unix:///run/redis.sock":         "unix:///run/redis.sock",
-		"redis://u:p%zz@h":               "********",
-		"u:p@h":                          "********",
+		"":                                   "",
+		"redis://h:1/0":                      "redis://h:1/0",
+		"redis://u:p@h:1,i:2/0?db=3":         "redis://u:********@h:1,i:2/0?db=3",
+		"redis://:p@h:1":                     "redis://:********@h:1",
+		"redis://u@h:1":                      "redis://u@h:1",
+		"unix:///run/redis.sock":             "unix:///run/redis.sock",
+		"redis://u:p%zz@h":                   "redis://u:********@h",
+		"redis://u:p:q@r/s?t@h":              "redis://u:********@h",
+		"u:p@h":                              "u:********@h",
+		"redis://h?sentinel_Password=p&db=1": "redis://h?sentinel_Password=********&db=1",
 	} {
 		if got := url.String(); got != want {
 			t.Errorf("%s: got %s, want %s", url.Reveal(), got, want)

@@ -3,7 +3,6 @@ package settings
 import (
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,8 +65,8 @@ func (s *Setting) Kind() string {
 		return "address"
 	case *Secret:
 		return "secret"
-	case *[]URL:
-		return "urls"
+	case *URL:
+		return "url"
 	}
 	if s.Choices != nil {
 		return "choice"
@@ -90,8 +89,8 @@ func (s *Setting) Allowed() string {
 		return "bytes, or a number with KiB, MiB or GiB" + s.bounds()
 	case "address":
 		return strings.Join(append([]string{"host:port, or :port for every interface"}, s.Choices...), ", or ")
-	case "urls":
-		return "an address like redis://host:port/db, rediss://host:port for TLS or unix:///path; several with commas between"
+	case "url":
+		return "redis://host:port/db, rediss:// for TLS, unix:///path, redis://host:port,host:port of a Cluster, redis+sentinel://host:port,host:port/name"
 	}
 	return "any text"
 }
@@ -118,17 +117,8 @@ func (s *Setting) parse(text string) (problem string) {
 	case *Address:
 		*to = Address(text)
 		return s.checkAddress(text)
-	case *[]URL:
-		*to = nil
-		for one := range strings.SplitSeq(text, ",") {
-			if one = strings.TrimSpace(one); one == "" {
-				continue
-			}
-			if !validURL(one) {
-				return fmt.Sprintf("%s is no address of Redis; write %s", URL(one), s.Allowed())
-			}
-			*to = append(*to, URL(one))
-		}
+	case *URL:
+		*to = URL(text)
 	case *bool:
 		value, err := strconv.ParseBool(text)
 		if err != nil {
@@ -204,32 +194,12 @@ func (s *Setting) current() string {
 		return *from
 	case *Address:
 		return string(*from)
-	case *[]URL:
-		all := make([]string, len(*from))
-		for i, u := range *from {
-			all[i] = u.String()
-		}
-		return strings.Join(all, ",")
 	case *bool:
 		return strconv.FormatBool(*from)
 	case *int:
 		return strconv.Itoa(*from)
-	case fmt.Stringer: // *Secret, *Size, *time.Duration
+	case fmt.Stringer: // *Secret, *URL, *Size, *time.Duration
 		return from.String()
 	}
 	panic("settings: " + s.Name + " has a field of a type that is not known here")
-}
-
-func validURL(text string) bool {
-	u, err := url.Parse(text)
-	if err != nil {
-		return false
-	}
-	switch u.Scheme {
-	case "redis", "rediss":
-		return u.Host != "" && u.Opaque == ""
-	case "unix":
-		return u.Path != ""
-	}
-	return false
 }

@@ -26,20 +26,18 @@ type Settings struct {
 	MemoryMaxKeys int
 	MemoryMaxSize Size
 
-	RedisMode             string
-	RedisURL              []URL
+	RedisURL              URL
 	RedisUsername         string
 	RedisPassword         Secret
 	RedisPasswordFile     string
-	RedisSentinelMaster   string
 	RedisSentinelUsername string
 	RedisSentinelPassword Secret
 	RedisTLSCAFile        string
 	RedisTLSCertFile      string
 	RedisTLSKeyFile       string
 	RedisTLSServerName    string
+	RedisTLSSkipVerify    bool
 	RedisDialTimeout      time.Duration
-	RedisTimeout          time.Duration
 	RedisPoolSize         int
 
 	RateLimitHeaders       bool

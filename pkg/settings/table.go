@@ -20,10 +20,6 @@ const (
 	StoreMemory = "memory"
 	StoreRedis  = "redis"
 
-	RedisSingle   = "single"
-	RedisSentinel = "sentinel"
-	RedisCluster  = "cluster"
-
 	LogText = "text"
 	LogJSON = "json"
 
@@ -127,7 +123,7 @@ func storeRows(s *Settings) []Setting {
 		},
 		{
 			Name: "store_timeout", target: &s.StoreTimeout, Default: "100ms", Min: "1ms", Max: "1m",
-			Doc: "The longest wait for the store's decision. A request whose own deadline is earlier waits until then.",
+			Doc: "The longest wait for the store's decision. A request that has a deadline of its own, as those of Envoy do, waits no longer than that. A call of Redis is not repeated after it.",
 		},
 		{
 			Name: "memory_max_keys", target: &s.MemoryMaxKeys, Default: "1000000", Min: "1", Max: "1000000000",
@@ -143,12 +139,8 @@ func storeRows(s *Settings) []Setting {
 func redisRows(s *Settings) []Setting {
 	return []Setting{
 		{
-			Name: "redis_mode", target: &s.RedisMode, Default: RedisSingle, Choices: []string{RedisSingle, RedisSentinel, RedisCluster},
-			Doc: "What redis_url names: one server, the sentinels that know the primary, or some nodes of a cluster.",
-		},
-		{
 			Name: "redis_url", target: &s.RedisURL, Default: "redis://127.0.0.1:6379",
-			Doc: "The address of Redis. User, password and database may be part of it.",
+			Doc: "Where Redis is. User, password and database may be part of it, as in redis://user:password@host:port/0.",
 		},
 		{
 			Name: "redis_username", target: &s.RedisUsername,
@@ -163,16 +155,12 @@ func redisRows(s *Settings) []Setting {
 			Doc: "A file that holds the password, as a mounted Secret does. Read at the start.",
 		},
 		{
-			Name: "redis_sentinel_master", target: &s.RedisSentinelMaster,
-			Doc: "The name under which the sentinels know the primary.",
-		},
-		{
 			Name: "redis_sentinel_username", target: &s.RedisSentinelUsername,
-			Doc: "The user of the sentinels themselves.",
+			Doc: "The user of the sentinels themselves. It goes before one in redis_url.",
 		},
 		{
 			Name: "redis_sentinel_password", target: &s.RedisSentinelPassword,
-			Doc: "The password of the sentinels themselves.",
+			Doc: "The password of the sentinels themselves. It goes before one in redis_url.",
 		},
 		{
 			Name: "redis_tls_ca_file", target: &s.RedisTLSCAFile,
@@ -191,12 +179,12 @@ func redisRows(s *Settings) []Setting {
 			Doc: "The name that Redis' certificate must be for. Empty is the host in redis_url.",
 		},
 		{
-			Name: "redis_dial_timeout", target: &s.RedisDialTimeout, Default: "1s", Min: "1ms", Max: "1m",
-			Doc: "The longest wait for a connection to Redis.",
+			Name: "redis_tls_skip_verify", target: &s.RedisTLSSkipVerify, Default: "false",
+			Doc: "Trust any certificate of Redis. Only to try things.",
 		},
 		{
-			Name: "redis_timeout", target: &s.RedisTimeout, Default: "100ms", Min: "1ms", Max: "1m",
-			Doc: "The longest wait for a reply of Redis. A call is never sent again after it.",
+			Name: "redis_dial_timeout", target: &s.RedisDialTimeout, Default: "500ms", Min: "1ms", Max: "1m",
+			Doc: "The longest wait for a connection to Redis.",
 		},
 		{
 			Name: "redis_pool_size", target: &s.RedisPoolSize, Default: "32", Min: "1", Max: "10000",

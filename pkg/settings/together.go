@@ -22,19 +22,6 @@ func (s *Settings) checkTogether(faults *ErrorList) {
 			faults.add(file.name, file.path+": "+plain(err))
 		}
 	}
-	if s.Store != StoreRedis {
-		return
-	}
-	switch {
-	case len(s.RedisURL) == 0:
-		faults.add("redis_url", "is empty, but store is redis")
-	case s.RedisMode == RedisSingle && len(s.RedisURL) > 1:
-		faults.add("redis_url", "names more than one server, but redis_mode is single; one of single, sentinel, cluster")
-	case s.RedisMode == RedisSentinel && s.RedisSentinelMaster == "":
-		faults.add("redis_sentinel_master", "is empty, but redis_mode is sentinel")
-	case s.RedisMode != RedisSentinel && s.RedisSentinelMaster != "":
-		faults.add("redis_sentinel_master", "is set, but redis_mode is "+s.RedisMode)
-	}
 }
 
 func (s *Settings) readPassword(faults *ErrorList) {
