@@ -75,9 +75,8 @@ func startOfDay(year int, month time.Month, day int, zone *time.Location) int64 
 	for at := wall.Add(-widest).In(zone); ; {
 		// From at until change the clocks are offset from UTC, and show
 		// midnight at the instant midnight, if that lies in between.
-		_, offset := at.Zone()
-		_, change := at.ZoneBounds()
-		midnight := wall.Add(-time.Duration(offset) * time.Second)
+		change := nextChange(at)
+		midnight := wall.Add(-time.Duration(offset(at)) * time.Second)
 		if at.Before(midnight) {
 			start = midnight
 			if !change.IsZero() && change.Before(midnight) {
@@ -91,18 +90,35 @@ func startOfDay(year int, month time.Month, day int, zone *time.Location) int64 
 	}
 }
 
+// nextChange is when the clocks may change next; zero is never.
+func nextChange(at time.Time) time.Time {
+	_, change := at.ZoneBounds()
+	if !change.IsZero() && !change.After(at) {
+		// On the last day of a leap year ZoneBounds answers with its
+		// beginning. No zone changes its clocks on that day.
+		return at.Truncate(24 * time.Hour).Add(24 * time.Hour)
+	}
+	return change
+}
+
 // hour returns the bounds of the hour on the clock. An hour that the clocks
 // repeat is two windows, and one that they break off ends there.
 func hour(at time.Time) (begin, end int64) {
 	into := time.Duration(at.Minute())*time.Minute + time.Duration(at.Second())*time.Second + time.Duration(at.Nanosecond())
 	first := at.Add(-into)
 	next := first.Add(time.Hour)
-	since, until := at.ZoneBounds() // zero: for ever
-	if first.Before(since) {
+	since, until := at.ZoneBounds()
+	if offset(first) != offset(at) {
 		first = since
 	}
-	if !until.IsZero() && until.Before(next) {
+	if offset(next.Add(-1)) != offset(at) {
 		next = until
 	}
 	return first.UnixMicro(), next.UnixMicro()
+}
+
+// offset is what the clocks add to UTC, in seconds.
+func offset(at time.Time) int {
+	_, seconds := at.Zone()
+	return seconds
 }
