@@ -89,7 +89,6 @@ func startRedis(t *testing.T) []string {
 	return []string{
 		"RATELIMITD_STORE=redis",
 		"RATELIMITD_REDIS_URL=" + redistest.Start(t, redistest.Options{}).URL(),
-		"RATELIMITD_REDIS_TIMEOUT=5s",
 		"RATELIMITD_STORE_TIMEOUT=5s",
 	}
 }

@@ -91,9 +91,9 @@ func TestExactlyTheLimitTogether(t *testing.T) {
 func TestRollingRestart(t *testing.T) {
 	const limit = 1_000_000
 	awayFromBoundary(t, longWindow)
-	f := startFleet(t, algorithmPolicies(t, limit), 3, 2)
-	headers := []string{"x-algorithm: fixed_window", "x-user-id: everyone"}
-	load := startLoad(t, f.clients(t, 4), "/algorithm", headers, func(a answer) error {
+	f := startFleet(t, policyDir(t, userPolicy(limit)), 3, 2)
+	const user = "x-user-id: everyone"
+	load := startLoad(t, f.clients(t, 4), "/user", []string{user}, func(a answer) error {
 		if a.status != http.StatusOK || a.header.Get("X-Ratelimit-Remaining") == "" {
 			return fmt.Errorf("status %d, remaining %q", a.status, a.header.Get("X-Ratelimit-Remaining"))
 		}
@@ -107,7 +107,7 @@ func TestRollingRestart(t *testing.T) {
 		}
 	}
 	sent := load.stop(t)
-	last := f.envoys[0].client(t, "").mustGet(t, "/algorithm", headers...)
+	last := f.envoys[0].client(t, "").mustGet(t, "/user", user)
 	if want := strconv.Itoa(limit - sent - 1); last.header.Get("X-Ratelimit-Remaining") != want {
 		t.Errorf("after %d requests %s remain, want %s", sent+1, last.header.Get("X-Ratelimit-Remaining"), want)
 	}
