@@ -55,3 +55,27 @@ func newMemoryMetrics(reg prometheus.Registerer, keys func() int) *memoryMetrics
 		}),
 	}
 }
+
+type redisMetrics struct {
+	duration                        prometheus.Observer
+	failures                        failures
+	up                              prometheus.Gauge
+	scriptLoads, undone, undoFailed prometheus.Counter
+}
+
+func newRedisMetrics(reg prometheus.Registerer) *redisMetrics {
+	counter := func(name, help string) prometheus.Counter {
+		return promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	return &redisMetrics{
+		duration: newDuration(reg, "redis"),
+		failures: newFailures(reg, "redis"),
+		up: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
+			Name: "ratelimitd_redis_up",
+			Help: "1 when Redis answered the last time it was asked, about a second ago.",
+		}),
+		scriptLoads: counter("ratelimitd_redis_script_loads_total", "Calls that carried the script's text because Redis did not hold it."),
+		undone:      counter("ratelimitd_redis_undone_total", "Charges given back because another hash slot of the Cluster denied the same request."),
+		undoFailed:  counter("ratelimitd_redis_undo_failed_total", "Charges that could not be given back, or not surely."),
+	}
+}

@@ -1,0 +1,219 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
+)
+
+// scriptCall is one call of the script: asks of any number of requests whose
+// keys one server holds.
+type scriptCall struct {
+	asks []algorithm.Ask
+	out  []algorithm.Decision // of each ask, once run
+	at   []int                // where each ask comes from, for who splits a batch
+
+	call algorithm.Call
+	args []any
+	cmd  once
+	err  error // nil: out is decided, each decision for itself
+}
+
+func (r *Redis) newCall() *scriptCall { return r.calls.Get().(*scriptCall) }
+
+// free gives a call back for others to use. It keeps no reference to keys.
+func (r *Redis) free(c *scriptCall) {
+	if cap(c.asks) > 1024 {
+		return
+	}
+	clear(c.asks)
+	clear(c.args)
+	clear(c.out)
+	c.asks, c.out, c.at, c.args, c.cmd, c.err = c.asks[:0], c.out[:0], c.at[:0], c.args[:0], once{}, nil
+	c.call.Reset(0, slack)
+	r.calls.Put(c)
+}
+
+func (c *scriptCall) addAll(asks []algorithm.Ask) { c.asks = append(c.asks, asks...) }
+
+// prepare encodes the asks, with calendar windows chosen by a clock.
+func (c *scriptCall) prepare(clock int64) {
+	c.call.Reset(0, slack)
+	c.call.SetClock(clock)
+	for i := range c.asks {
+		c.call.Add(&c.asks[i])
+	}
+	c.out = append(c.out[:0], make([]algorithm.Decision, len(c.asks))...)
+}
+
+// command builds the command that runs the script: by its digest, or with its
+// text, which also loads it.
+func (c *scriptCall) command(ctx context.Context, sha string, withText bool) redis.Cmder {
+	name, script := "evalsha", sha
+	if withText {
+		name, script = "eval", algorithm.Script
+	}
+	keys := c.call.Keys()
+	c.args = append(c.args[:0], name, script, len(keys))
+	for _, key := range keys {
+		c.args = append(c.args, key)
+	}
+	c.args = append(c.args, c.call.Args())
+	c.cmd = once{redis.NewStringCmd(ctx, c.args...)}
+	c.cmd.SetFirstKeyPos(3)
+	return c.cmd
+}
+
+// run runs the calls at the same time, each on the server that holds its keys,
+// and fills their out.
+func (r *Redis) run(ctx context.Context, calls []*scriptCall) {
+	clock := time.Now().UnixMicro()
+	for _, c := range calls {
+		c.prepare(clock)
+	}
+	r.sendAll(ctx, calls)
+	for _, c := range calls {
+		if c.err == nil {
+			r.askAgainByClock(ctx, c)
+		}
+	}
+}
+
+// How often a call is sent that Redis says it did not run, and the wait before
+// the next time where Redis asks for one: a slot that is being moved.
+const (
+	maxSends  = 3
+	firstWait = 2 * time.Millisecond
+	maxWait   = 20 * time.Millisecond
+)
+
+// sendAll sends calls, and again those that Redis says it did not run, where
+// that may help.
+func (r *Redis) sendAll(ctx context.Context, calls []*scriptCall) {
+	giveUpAt := time.Now().Add(r.timeout) // when the context has no deadline
+	withText, wait := false, firstWait
+	for sends := 1; ; sends++ {
+		r.send(ctx, calls, withText)
+		var again []*scriptCall
+		pause := false
+		for _, c := range calls {
+			remedy := r.outcome(c)
+			if remedy == giveUp {
+				continue
+			}
+			again = append(again, c)
+			pause = pause || remedy == waitABit
+			if remedy == loadIt {
+				withText = true
+				r.metrics.scriptLoads.Inc()
+			}
+		}
+		switch {
+		case len(again) == 0:
+			return
+		case pause:
+			if time.Now().After(giveUpAt) || !sleep(ctx, wait) {
+				return
+			}
+			wait = min(2*wait, maxWait)
+		case sends >= maxSends:
+			return
+		}
+		calls = again
+	}
+}
+
+// sleep waits, unless the context's deadline comes first: then it returns false
+// at once.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) <= d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// send sends each call once: one by itself, several in one pipeline a server.
+func (r *Redis) send(ctx context.Context, calls []*scriptCall, withText bool) {
+	if len(calls) == 1 {
+		_ = r.client.Process(ctx, calls[0].command(ctx, r.sha, withText)) // the command holds the error
+		return
+	}
+	pipe := r.client.Pipeline()
+	for _, c := range calls {
+		_ = pipe.Process(ctx, c.command(ctx, r.sha, withText))
+	}
+	_, _ = pipe.Exec(ctx)
+}
+
+// outcome reads the reply to a call into its decisions and its err.
+func (r *Redis) outcome(c *scriptCall) remedy {
+	reply, err := c.cmd.Bytes()
+	if err == nil {
+		if err = c.call.Decode(reply, c.out); err == nil {
+			c.err = nil
+			return giveUp
+		}
+		err = fmt.Errorf("%w: %v", ErrLost, err)
+		fail(c.out, err)
+		c.err = err
+		return giveUp
+	}
+	reason, remedy := diagnose(err)
+	fail(c.out, reason)
+	c.err = reason
+	if r.cluster != nil && remedy != loadIt {
+		r.cluster.ReloadState(context.Background()) // the node may have been replaced
+	}
+	return remedy
+}
+
+// askAgainByClock asks once more for the requests whose calendar windows did
+// not hold Redis' clock, with the windows that do. They were not charged.
+func (r *Redis) askAgainByClock(ctx context.Context, c *scriptCall) {
+	var again *scriptCall
+	var clock int64
+	for from, to := range groups(c.asks) {
+		now, outside := clockOf(c.out[from:to])
+		if !outside {
+			continue
+		}
+		if again == nil {
+			again, clock = r.newCall(), now
+		}
+		for i := from; i < to; i++ {
+			again.asks, again.at = append(again.asks, c.asks[i]), append(again.at, i)
+		}
+	}
+	if again == nil {
+		return
+	}
+	again.prepare(clock)
+	r.sendAll(ctx, []*scriptCall{again})
+	for i, at := range again.at {
+		c.out[at] = again.out[i]
+	}
+	r.free(again)
+}
+
+// clockOf returns Redis' clock if the request was outside its calendar window.
+func clockOf(out []algorithm.Decision) (now int64, outside bool) {
+	for i := range out {
+		var clock *algorithm.ClockError
+		if out[i].Err != nil && errors.As(out[i].Err, &clock) {
+			return clock.Now, true
+		}
+	}
+	return 0, false
+}
