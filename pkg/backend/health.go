@@ -28,11 +28,11 @@ type health struct {
 var errNotAsked = errors.New("the store has not answered yet")
 
 // watch asks a server until close.
-func watch(ask func(context.Context) error, up prometheus.Gauge, log *slog.Logger, server string) *health {
+func watch(ask func(context.Context) error, up prometheus.Gauge, log *slog.Logger) *health {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &health{stop: cancel, stopped: make(chan struct{})}
 	h.err.Store(&errNotAsked)
-	go h.run(ctx, ask, up, log.With("redis", server))
+	go h.run(ctx, ask, up, log)
 	return h
 }
 

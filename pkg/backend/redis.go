@@ -48,6 +48,8 @@ type Redis struct {
 	cluster *redis.ClusterClient // nil unless it is one
 	sha     string
 	calls   sync.Pool // *scriptCall
+	log     *slog.Logger
+	warned  sync.Once // about eviction
 	undos   chan struct{}
 	undoing sync.WaitGroup
 	timeout time.Duration
@@ -80,13 +82,14 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 		client:  client,
 		sha:     hex.EncodeToString(sum[:]),
 		calls:   sync.Pool{New: func() any { return new(scriptCall) }},
+		log:     o.Log.With("redis", o.Server.String()),
 		undos:   make(chan struct{}, maxUndos),
 		timeout: o.ReadTimeout,
 		metrics: newRedisMetrics(o.Registerer),
 		failing: newSparingLog(o.Log, time.Second),
 	}
 	r.cluster, _ = client.(*redis.ClusterClient)
-	r.health = watch(r.connect, r.metrics.up, o.Log, o.Server.String())
+	r.health = watch(r.connect, r.metrics.up, r.log)
 	return r, nil
 }
 
@@ -115,59 +118,6 @@ func (r *Redis) Close() error {
 	return r.client.Close()
 }
 
-// Ready reports, without asking, whether Redis answered when it was last asked:
-// nil, or why not. It is asked about once a second.
-func (r *Redis) Ready() error { return r.health.ready() }
-
-// Ping asks Redis now. In a Cluster one node that answers is enough, since the
-// keys of the others follow their failure policy.
-func (r *Redis) Ping(ctx context.Context) error {
-	if r.cluster == nil {
-		return r.client.Ping(ctx).Err()
-	}
-	return r.eachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return node.Ping(ctx).Err() })
-}
-
-// connect is what the watch asks: a ping, and the script where it is missing,
-// so that the first requests do not carry its text.
-func (r *Redis) connect(ctx context.Context) error {
-	load := func(ctx context.Context, node redis.Cmdable) error {
-		there, err := node.ScriptExists(ctx, r.sha).Result()
-		if err == nil && len(there) == 1 && !there[0] {
-			err = node.ScriptLoad(ctx, algorithm.Script).Err()
-		}
-		if redis.HasErrorPrefix(err, "NOPERM") { // SCRIPT may be denied; EVAL does as well
-			return node.Ping(ctx).Err()
-		}
-		return err
-	}
-	if r.cluster == nil {
-		return load(ctx, r.client)
-	}
-	return r.eachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return load(ctx, node) })
-}
-
-// eachMaster runs f on all masters of the Cluster. It fails when none succeeds.
-func (r *Redis) eachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error {
-	var mu sync.Mutex
-	succeeded := 0
-	err := r.cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-		err := f(ctx, node)
-		if err == nil {
-			mu.Lock()
-			succeeded++
-			mu.Unlock()
-		}
-		return err
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	if succeeded > 0 {
-		return nil
-	}
-	return err
-}
-
 // Decide decides the asks. See [Redis].
 func (r *Redis) Decide(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
 	if len(asks) == 0 {
@@ -178,14 +128,19 @@ func (r *Redis) Decide(ctx context.Context, asks []algorithm.Ask, out []algorith
 	if r.cluster != nil {
 		r.decideBySlot(ctx, asks, out)
 	} else {
-		c := r.newCall()
-		c.addAll(asks)
-		r.run(ctx, []*scriptCall{c})
-		copy(out, c.out)
-		r.free(c)
+		r.decideTogether(ctx, asks, out)
 	}
 	r.metrics.duration.Observe(time.Since(began).Seconds())
 	r.report(asks, out)
+}
+
+// decideTogether decides asks whose keys one server holds, in one call.
+func (r *Redis) decideTogether(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
+	c := r.newCall()
+	c.asks = append(c.asks, asks...)
+	r.run(ctx, []*scriptCall{c})
+	copy(out, c.out)
+	r.free(c)
 }
 
 // report counts and logs the requests that were not decided.

@@ -164,11 +164,11 @@ func TestRedisClockChoosesCalendarWindows(t *testing.T) {
 	plain := limitOf(t, "fixed_window", 5, aLongTime)
 	for i, skew := range []time.Duration{0, 48 * time.Hour, -48 * time.Hour} {
 		c := r.newCall()
-		c.addAll([]algorithm.Ask{
+		c.asks = append(c.asks, []algorithm.Ask{
 			{Key: key(t, "a", "plain"), Limit: plain, Hits: 1, Group: 0},
 			{Key: key(t, "a", "both"), Limit: plain, Hits: 1, Group: 1},
 			{Key: key(t, "a", "day"), Limit: l, Hits: 1, Group: 1},
-		})
+		}...)
 		c.prepare(time.Now().Add(skew).UnixMicro())
 		r.sendAll(context.Background(), []*scriptCall{c})
 		r.askAgainByClock(context.Background(), c)
@@ -487,4 +487,40 @@ func TestRedisSentinelFailover(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Redis may be told to drop counters when its memory is full: that is said.
+func TestRedisWarnsOfEviction(t *testing.T) {
+	for policy, want := range map[string]bool{"noeviction": false, "allkeys-lru": true, "volatile-ttl": true} {
+		s := redistest.Start(t, redistest.Options{Config: []string{"maxmemory 100mb", "maxmemory-policy " + policy}})
+		var log syncBuffer
+		r, _ := openRedis(t, s.URL(), func(o *RedisOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+		awaitReady(t, r)
+		if got := strings.Contains(log.String(), "maxmemory_policy="+policy); got != want {
+			t.Errorf("%s: warned %v, want %v", policy, got, want)
+		}
+	}
+}
+
+// Close ends all goroutines of a store.
+func TestCloseLeavesNoGoroutine(t *testing.T) {
+	before := goroutines()
+	for range 10 {
+		NewMemory(MemoryOptions{}).Close()
+	}
+	s := redistest.Start(t, redistest.Options{})
+	for range 10 {
+		r, err := NewRedis(RedisOptions{Server: RedisServer{Addresses: []string{s.Address}}, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask1(t, r, "k", limitOf(t, "fixed_window", 5, time.Hour), 1)
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if d := ask1(t, r, "k", limitOf(t, "fixed_window", 5, time.Hour), 1); !errors.Is(d.Err, ErrUnavailable) {
+			t.Errorf("asked after Close: %v %v", d.Outcome, d.Err)
+		}
+	}
+	await(t, "the goroutines end", func() bool { return goroutines() <= before+5 })
 }

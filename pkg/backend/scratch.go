@@ -132,9 +132,16 @@ func (sc *scratch) putBack(shards []*shard) {
 // a key says how it stands.
 func (sc *scratch) keep(shards []*shard, now int64, asks []algorithm.Ask, out []algorithm.Decision) {
 	for i, e := range sc.entries {
-		if e != nil {
-			shards[sc.shards[i]].update(e, asks[i].Limit, now, out[i].Remaining > 0)
+		if e == nil {
+			continue
 		}
+		// With one ask its decision says when the state expires. With more the
+		// state has to be asked, since others may have charged the same key.
+		expiry := now + out[i].Reset.Microseconds()
+		if len(asks) > 1 {
+			expiry = asks[i].Limit.Expiry(e.state)
+		}
+		shards[sc.shards[i]].update(e, asks[i].Limit, now, expiry, out[i].Remaining > 0)
 	}
 	for at, f := range sc.fresh {
 		shards[f.shard].insert(&asks[f.ask], sc.temps[at], now)

@@ -39,8 +39,6 @@ func (r *Redis) free(c *scriptCall) {
 	r.calls.Put(c)
 }
 
-func (c *scriptCall) addAll(asks []algorithm.Ask) { c.asks = append(c.asks, asks...) }
-
 // prepare encodes the asks, with calendar windows chosen by a clock.
 func (c *scriptCall) prepare(clock int64) {
 	c.call.Reset(0, slack)

@@ -61,15 +61,14 @@ func (s *shard) insert(ask *algorithm.Ask, state algorithm.State, now int64) {
 	s.place(e, now, false)
 }
 
-// update brings the agendas into line with an entry that was decided. spare
-// says that it is known to let a hit through.
-func (s *shard) update(e *entry, limit *algorithm.Limit, now int64, spare bool) {
+// update brings the agendas into line with an entry that was decided: expiry
+// is that of its state, and spare says that it is known to let a hit through.
+func (s *shard) update(e *entry, limit *algorithm.Limit, now, expiry int64, spare bool) {
 	if e.gone {
 		return
 	}
 	e.limit = limit
 	s.weigh(e)
-	expiry := limit.Expiry(e.state)
 	switch {
 	case expiry <= now:
 		s.drop(e)
@@ -78,6 +77,8 @@ func (s *shard) update(e *entry, limit *algorithm.Limit, now int64, spare bool) 
 		if expiry < e.due {
 			s.spare.reschedule(e, expiry)
 		}
+	case !spare && e.in == &s.denying:
+		// A charge only prolongs a denial, so that due may lag behind.
 	default:
 		s.place(e, now, spare)
 	}
@@ -86,10 +87,8 @@ func (s *shard) update(e *entry, limit *algorithm.Limit, now int64, spare bool) 
 // place puts an entry into the agenda where it belongs.
 func (s *shard) place(e *entry, now int64, spare bool) {
 	if !spare && e.limit.Denies(e.state, now) {
-		if e.in != &s.denying { // a charge only prolongs a denial: due may lag behind
-			e.due = endOfDenial(e.limit, e.state, now)
-			s.move(e, &s.denying)
-		}
+		e.due = endOfDenial(e.limit, e.state, now)
+		s.move(e, &s.denying)
 		return
 	}
 	e.due = e.limit.Expiry(e.state)

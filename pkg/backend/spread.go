@@ -8,6 +8,10 @@ import (
 
 // decideBySlot decides asks in a Cluster: one call for each hash slot.
 func (r *Redis) decideBySlot(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
+	if oneSlot(asks) {
+		r.decideTogether(ctx, asks, out)
+		return
+	}
 	s := split{store: r, bySlot: make(map[uint16]*scriptCall)}
 	var spread [][2]int // requests whose keys lie in several slots
 	for from, to := range groups(asks) {
