@@ -17,8 +17,8 @@ var injected = regexp.MustCompile(`^RATELIMITD_([A-Z0-9_]+_)?(SERVICE_HOST|SERVI
 // checkEnvironment finds variables that look like settings and are none.
 func checkEnvironment(environ []string, rows []Setting, faults *ErrorList) {
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
-		name, _, _ := strings.Cut(variable, "=")
-		if !strings.HasPrefix(name, envPrefix) || injected.MatchString(name) {
+		name, value, _ := strings.Cut(variable, "=")
+		if !strings.HasPrefix(name, envPrefix) || isInjected(name, value) {
 			continue
 		}
 		word := strings.ToLower(strings.TrimPrefix(name, envPrefix))
@@ -35,4 +35,12 @@ func checkEnvironment(environ []string, rows []Setting, faults *ErrorList) {
 		}
 		faults.add(name, "is not a setting"+hint)
 	}
+}
+
+// isInjected tells a variable of Kubernetes from a mistaken setting: what ends
+// in _PORT alone is tcp://10.0.0.1:8081 from Kubernetes, and 8081 from a person.
+func isInjected(name, value string) bool {
+	link := strings.Contains(value, "://") || !strings.HasSuffix(name, "_PORT") || strings.HasSuffix(name, "_SERVICE_PORT") ||
+		strings.Contains(name, "_PORT_")
+	return link && injected.MatchString(name)
 }

@@ -54,6 +54,11 @@ RATELIMITD_REDISURL: is not a setting; did you mean RATELIMITD_REDIS_URL?
 RATELIMITD_store: is not a setting; did you mean RATELIMITD_STORE?`,
 		},
 		{
+			"ports that Kubernetes did not set", "", []string{"RATELIMITD_PORT=8081", "RATELIMITD_GRPC_PORT=8081"}, nil,
+			`RATELIMITD_GRPC_PORT: is not a setting
+RATELIMITD_PORT: is not a setting`,
+		},
+		{
 			"unknown flags", "", nil, []string{"--stor", "redis", "--log-levl=info", "--store=memory"},
 			`--stor: is not a flag; did you mean --store?
 --log-levl: is not a flag; did you mean --log-level?`,

@@ -24,12 +24,18 @@ func readFile(path string, named bool, rows []Setting, faults *ErrorList) map[st
 	if errors.Is(err, fs.ErrNotExist) && !named {
 		return nil
 	}
-	var document yaml.Node
-	if err == nil {
-		err = yaml.Unmarshal(text, &document)
-	}
 	if err != nil {
-		faults.add(path, strings.TrimPrefix(plain(err), "yaml: "))
+		faults.add(path, plain(err))
+		return nil
+	}
+	return parseFile(path, text, rows, faults)
+}
+
+// parseFile reads the text of the settings file.
+func parseFile(path string, text []byte, rows []Setting, faults *ErrorList) map[string]fileValue {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		faults.add(path, strings.TrimPrefix(err.Error(), "yaml: "))
 		return nil
 	}
 	if document.Kind == 0 { // nothing but comments

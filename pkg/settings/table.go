@@ -148,7 +148,7 @@ func redisRows(s *Settings) []Setting {
 		},
 		{
 			Name: "redis_password", target: &s.RedisPassword,
-			Doc: "The password of Redis. It goes before one in redis_url.",
+			Doc: "The password of Redis. It goes before one in redis_url. Everybody on the machine can see flags: set it elsewhere.",
 		},
 		{
 			Name: "redis_password_file", target: &s.RedisPasswordFile,
