@@ -37,14 +37,17 @@ func (b *builder) level(branches []*branch) level {
 			f = &family{exact: make(map[string]*branch)}
 			keys[br.entry.Key] = f
 		}
+		b.addRule(br.rule)
+		n := &node{rule: br.rule, next: b.level(br.children)}
 		if f.add(br) {
-			b.addRule(br.rule)
-			f.nodes = append(f.nodes, &node{rule: br.rule, next: b.level(br.children)})
+			f.nodes = append(f.nodes, n)
 		}
 	}
 	l := make(level, len(keys))
 	for key, f := range keys {
-		l[key] = f.siblings(b.domain.Counting)
+		s := f.siblings(b.domain.Counting)
+		f.checkReachable(s)
+		l[key] = s
 	}
 	return l
 }
@@ -140,7 +143,8 @@ func cut(text string, n int) string {
 type family struct {
 	exact    map[string]*branch // by value as written
 	branches []*branch
-	nodes    []*node // of the branches
+	nodes    []*node    // of the branches
+	patterns []*pattern // by rank
 }
 
 // add reports false for a branch whose key and value another one has.
@@ -179,14 +183,14 @@ func (f *family) siblings(counting algorithm.Counting) *siblings {
 		slices.SortStableFunc(patterns, specific)
 	}
 	s.patterns = newPatternSet(patterns)
-	f.checkReachable(patterns, &s.patterns)
+	f.patterns = patterns
 	return s
 }
 
 // checkReachable reports branches that no value can choose.
-func (f *family) checkReachable(patterns []*pattern, set *patternSet) {
-	for _, p := range patterns {
-		if first := set.find([]byte(p.text)); first != p {
+func (f *family) checkReachable(s *siblings) {
+	for _, p := range f.patterns {
+		if first := s.patterns.find([]byte(p.text)); first != p {
 			f.unreachable(p.text, first)
 		}
 		if strings.Trim(p.text, "*") == "" {

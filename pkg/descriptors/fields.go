@@ -40,6 +40,7 @@ func (v *value) fields(s *shape) (map[string]*value, bool) {
 	for _, f := range all {
 		switch {
 		case !slices.Contains(s.fields, f.name):
+			v.flawed = true
 			v.src.add(f.key, f.path(), "%s", s.unknown(f.name))
 		case !f.isNull():
 			known[f.name] = f.value

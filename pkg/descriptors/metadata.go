@@ -90,14 +90,14 @@ func metadataScalar(at *value) (*structpb.Value, bool) {
 // metadataNumber reads a number. The protocol has doubles; a whole number that
 // none holds would be sent as another one.
 func metadataNumber(at *value) (*structpb.Value, bool) {
-	const exact = 1 << 53
 	var n float64
-	err := at.node.Decode(&n)
-	switch {
-	case err != nil || math.IsNaN(n) || math.IsInf(n, 0):
+	if err := at.node.Decode(&n); err != nil || math.IsNaN(n) || math.IsInf(n, 0) {
 		at.errorf("%s is not a number that metadata can hold", shorten(at.node.Value))
 		return nil, false
-	case at.node.ShortTag() == intTag && math.Abs(n) > exact:
+	}
+	const exact = 1 << 53
+	var whole int64
+	if at.node.ShortTag() == intTag && (at.node.Decode(&whole) != nil || whole > exact || whole < -exact) {
 		at.errorf("%s is more than a double holds exactly, at most %d; in quotes it is a text", shorten(at.node.Value), int64(exact))
 		return nil, false
 	}

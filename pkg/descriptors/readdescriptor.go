@@ -69,7 +69,7 @@ func readEntry(at *value, fields map[string]*value) (PathEntry, bool) {
 		e.Key, ok = at.text()
 	}
 	if e.Key == "" && ok {
-		at.errorf("a descriptor needs a key that is not empty")
+		at.missing("a descriptor needs a key that is not empty")
 		ok = false
 	}
 	if at := fields["value"]; at != nil {

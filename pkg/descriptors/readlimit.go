@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
@@ -68,7 +69,7 @@ func (r *reader) spec(at *value, fields map[string]*value) (algorithm.Spec, bool
 		spec.Requests, ok = requests.whole(0, algorithm.MaxRequests)
 		good = good && ok
 	} else {
-		at.errorf("requests_per_unit is missing; a whole number from 0, which denies everything, to %d", uint64(algorithm.MaxRequests))
+		at.missing("requests_per_unit is missing; a whole number from 0, which denies everything, to %d", uint64(algorithm.MaxRequests))
 		good = false
 	}
 	if at := fields["burst"]; at != nil {
@@ -124,9 +125,10 @@ func readName(at *value) string {
 	if !ok {
 		return ""
 	}
-	for _, c := range name {
+	for i, c := range name {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			at.errorf("a name is sent in headers, so %s cannot have %q; printable ASCII without \" and \\ is allowed", quote(name), c)
+			_, size := utf8.DecodeRuneInString(name[i:])
+			at.errorf("a name is sent in headers, so %s cannot have %+q; printable ASCII without \" and \\ is allowed", quote(name), name[i:i+size])
 			return ""
 		}
 	}
@@ -178,18 +180,14 @@ func readWindow(at *value, fields map[string]*value) (window, bool) {
 		return readDuration(fields)
 	}
 	if fields["unit"] == nil {
-		at.errorf("unit is missing; one of %s, or window with a duration as in 30s", unitNames())
+		at.missing("unit is missing; one of %s, or window with a duration as in 30s", strings.Join(unitNames(), ", "))
 		return window{}, false
 	}
-	name, ok := fields["unit"].text()
+	name, ok := fields["unit"].anyCase("a unit", unitNames())
 	if !ok {
 		return window{}, false
 	}
-	u := unitByName(strings.ToLower(name))
-	if u == nil {
-		fields["unit"].errorf("%s is not a unit; one of %s", quote(name), unitNames())
-		return window{}, false
-	}
+	u := unitByName(name)
 	w := window{length: u.length, unit: u.number, multiplier: 1}
 	if calendar {
 		return w, w.readZone(u, fields)
@@ -202,12 +200,12 @@ func readWindow(at *value, fields map[string]*value) (window, bool) {
 	return w, true
 }
 
-func unitNames() string {
+func unitNames() []string {
 	names := make([]string, len(units))
 	for i, u := range units {
 		names[i] = u.name
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // readDuration reads a window that is no unit.

@@ -35,7 +35,7 @@ func (c *compiler) readPolicy(root *value) {
 
 func readDomain(root, at *value) (string, bool) {
 	if at == nil {
-		root.errorf("a policy needs a domain, the name that Envoy's configuration sends")
+		root.missing("a policy needs a domain, the name that Envoy's configuration sends")
 		return "", false
 	}
 	name, ok := at.text()
@@ -88,7 +88,7 @@ func readDefaults(at *value) defaults {
 }
 
 func readFailurePolicy(at *value) (algorithm.FailurePolicy, bool) {
-	word, ok := at.word("what can be done when the store fails", []string{"error", "allow", "deny"})
+	word, ok := at.word("a choice", []string{"error", "allow", "deny"})
 	switch word {
 	case "allow":
 		return algorithm.FailAllow, ok

@@ -116,8 +116,18 @@ func (v *value) unquoted() string {
 // word reads one of the allowed words.
 func (v *value) word(what string, allowed []string) (string, bool) {
 	text, ok := v.text()
-	if !ok || slices.Contains(allowed, text) {
-		return text, ok
+	return v.choose(what, text, text, allowed, ok)
+}
+
+// anyCase reads one of the allowed words in capitals or not.
+func (v *value) anyCase(what string, allowed []string) (string, bool) {
+	text, ok := v.text()
+	return v.choose(what, text, strings.ToLower(text), allowed, ok)
+}
+
+func (v *value) choose(what, text, word string, allowed []string, ok bool) (string, bool) {
+	if !ok || slices.Contains(allowed, word) {
+		return word, ok
 	}
 	near := ""
 	if word := nearest(strings.ToLower(text), allowed); word != "" {

@@ -130,5 +130,8 @@ func syntaxError(file string, err error) Error {
 		message = message[len(match[0]):]
 	}
 	e.Problem = "the file is not YAML: " + message
+	if strings.Contains(message, "cannot start any token") {
+		e.Problem += "; a tab perhaps, where YAML is indented with spaces"
+	}
 	return e
 }

@@ -17,7 +17,7 @@ func didYouMean(word string, allowed []string) string {
 // nearest returns the candidate that a typing mistake would most likely have
 // turned into word, "" when none is close.
 func nearest(word string, candidates []string) string {
-	best, least := "", max(1, len(word)/3)+1
+	best, least := "", (len(word)+2)/3+1
 	for _, c := range candidates {
 		if d := distance(word, c); d < least {
 			best, least = c, d

@@ -1,7 +1,6 @@
 package descriptors
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -35,6 +34,10 @@ type value struct {
 	name   string // of the field
 	index  int    // of the element of a list; -1 for a field
 	depth  int
+
+	// flawed is set when a mapping has a field that it cannot have, which may
+	// be meant for one that is missing.
+	flawed bool
 }
 
 func newRoot(src *source, node *yaml.Node) *value {
@@ -69,12 +72,22 @@ func (v *value) resolve() {
 	}
 }
 
-// path is the way to the value, as in descriptors[0].rate_limit.
+// path is the way to the value, as in descriptors[0].rate_limit. The middle of
+// a very long one is left out.
 func (v *value) path() string {
+	const most = 400
+	path := v.wholePath()
+	if len(path) > most {
+		path = path[:most/2] + "…" + path[len(path)-most/2:]
+	}
+	return strings.ToValidUTF8(path, "")
+}
+
+func (v *value) wholePath() string {
 	if v.parent == nil {
 		return ""
 	}
-	above := v.parent.path()
+	above := v.parent.wholePath()
 	if v.index >= 0 {
 		return above + "[" + strconv.Itoa(v.index) + "]"
 	}
@@ -94,6 +107,14 @@ const fieldLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 // errorf records a fault of the value.
 func (v *value) errorf(format string, args ...any) {
 	v.src.add(v.node, v.path(), format, args...)
+}
+
+// missing records that a field is not there, unless the mapping is flawed and
+// the field may be there under another name.
+func (v *value) missing(format string, args ...any) {
+	if !v.flawed {
+		v.errorf(format, args...)
+	}
 }
 
 // place is where the value is used, for an error about another one.
@@ -135,7 +156,7 @@ func (v *value) what() string {
 	}
 	switch v.node.ShortTag() {
 	case nullTag:
-		return "empty"
+		return "an empty value"
 	case boolTag, intTag, floatTag:
 		return shorten(v.node.Value)
 	}
@@ -150,5 +171,5 @@ func shorten(text string) string {
 	if len(text) <= longest {
 		return text
 	}
-	return fmt.Sprintf("%s…", text[:longest])
+	return strings.ToValidUTF8(text[:longest], "") + "…"
 }
