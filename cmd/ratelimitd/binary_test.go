@@ -170,7 +170,7 @@ func TestServeInAPod(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after SIGTERM: %v", err)
 	}
-	for _, line := range strings.Split(strings.TrimSpace(log.String()), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(log.String()), "\n") {
 		if !strings.HasPrefix(line, `{"time":`) {
 			t.Errorf("a line of the log is no JSON: %s", line)
 		}

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
@@ -42,8 +40,8 @@ SIGTERM or SIGINT stops it without losing a call; a second one, at once.`,
 	}
 	settings.AddFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		faults, err := settings.ParseFlags(cmd.Flags(), args)
-		if help, _ := cmd.Flags().GetBool("help"); help || errors.Is(err, pflag.ErrHelp) {
+		faults, help := settings.ParseFlags(cmd.Flags(), args)
+		if asked, _ := cmd.Flags().GetBool("help"); help || asked {
 			return cmd.Help()
 		}
 		s, err := settings.Load(settings.Source{Flags: cmd.Flags(), Faults: faults, CheckURL: checkRedisURL})

@@ -16,8 +16,7 @@ import (
 func asker(s *service.Service) func(context.Context, *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	return func(ctx context.Context, r *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 		response, err := s.ShouldRateLimit(ctx, service.RequestFromProto(r))
-		var known *service.Error
-		if errors.As(err, &known) {
+		if known, ok := errors.AsType[*service.Error](err); ok {
 			return nil, httpError{known}
 		}
 		return response, err

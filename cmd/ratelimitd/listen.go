@@ -54,8 +54,7 @@ func (l *listeners) close() {
 
 // reason is the error without the address, which the message has already.
 func reason(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
+	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err
 	}
 	return err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -133,7 +134,7 @@ func (s *servers) serve(running *sync.WaitGroup, sockets *listeners) <-chan erro
 	failed := make(chan error, 3)
 	start := func(setting string, serve func(net.Listener) error, on net.Listener) {
 		running.Go(func() {
-			if err := serve(on); err != nil && err != http.ErrServerClosed {
+			if err := serve(on); err != nil && !errors.Is(err, http.ErrServerClosed) {
 				failed <- fmt.Errorf("%s: %w", setting, err)
 			}
 		})

@@ -88,9 +88,9 @@ func (l *Loader) Status() Status {
 func (l *Loader) Load() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	files, print, err := l.read()
-	if print != l.tried {
-		l.take(files, print, err)
+	files, sum, err := l.read()
+	if sum != l.tried {
+		l.take(files, sum, err)
 	}
 }
 
@@ -108,25 +108,25 @@ const (
 func (l *Loader) check(now time.Time) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	files, print, err := l.read()
+	files, sum, err := l.read()
 	switch {
-	case print == l.tried:
+	case sum == l.tried:
 		l.change = time.Time{}
 		return false
 	case l.change.IsZero():
 		l.change = now
-	case print == l.seen || now.Sub(l.change) >= patience:
-		l.take(files, print, err)
+	case sum == l.seen || now.Sub(l.change) >= patience:
+		l.take(files, sum, err)
 		return false
 	}
-	l.seen = print
+	l.seen = sum
 	return true
 }
 
 // take compiles files and hands the rules on, or keeps the error.
-func (l *Loader) take(files []descriptors.File, print fingerprint, err error) {
-	l.tried, l.change = print, time.Time{}
-	if err == nil && print == l.good {
+func (l *Loader) take(files []descriptors.File, sum fingerprint, err error) {
+	l.tried, l.change = sum, time.Time{}
+	if err == nil && sum == l.good {
 		l.status.Err = nil
 		l.o.Log.Info("policy files are again those in force", "revision", l.status.Rules.Revision())
 		return
@@ -140,7 +140,7 @@ func (l *Loader) take(files []descriptors.File, print fingerprint, err error) {
 		return
 	}
 	l.o.Apply(rules)
-	l.good = print
+	l.good = sum
 	l.status = Status{Rules: rules, Since: time.Now()}
 	l.metrics.loaded.Inc()
 	l.o.Log.Info("policies in force", "revision", rules.Revision(), "files", len(files), "domains", len(rules.Domains()), "limits", len(rules.Limits()))
@@ -162,8 +162,7 @@ func (l *Loader) refuse(err error) {
 		keeps = "the last good rules stay in force"
 	}
 	lines := []error{err}
-	var list *descriptors.ErrorList
-	if errors.As(err, &list) {
+	if list, ok := errors.AsType[*descriptors.ErrorList](err); ok {
 		lines = lines[:0]
 		for _, e := range list.Errors {
 			lines = append(lines, e)
@@ -179,7 +178,7 @@ func (l *Loader) refuse(err error) {
 
 // read reads all files. A directory without any is an error: a mount that
 // went away must not lift every limit.
-func (l *Loader) read() (files []descriptors.File, print fingerprint, err error) {
+func (l *Loader) read() (files []descriptors.File, sum fingerprint, err error) {
 	if l.o.Dir == "" {
 		files, err = descriptors.ReadFS(l.o.Files)
 	} else if files, err = descriptors.ReadDir(l.o.Dir); err == nil && len(files) == 0 {

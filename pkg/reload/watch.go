@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -41,7 +40,8 @@ func (l *Loader) Run(ctx context.Context) error {
 				soon.Reset(settle)
 			}
 			continue
-		case <-events.overflow(): // events were lost
+		case err := <-events.overflow():
+			l.o.Log.Debug("changes may have gone unnoticed; the policy files are read again", "error", err)
 		case <-soon.C:
 		case <-tick.C:
 		}
@@ -135,39 +135,50 @@ func (e *events) follow() {
 
 // directories returns dir, the directories in it, and those that links in
 // them lead to.
-func directories(dir string) (all []string) {
-	add := func(dir string) bool {
-		if len(all) == maxWatched || slices.Contains(all, dir) {
-			return false
+func directories(dir string) []string {
+	t := tree{}
+	t.walk(dir)
+	return t.all
+}
+
+// tree collects directories, each once.
+type tree struct{ all []string }
+
+// add reports whether dir is new.
+func (t *tree) add(dir string) bool {
+	if len(t.all) == maxWatched || slices.Contains(t.all, dir) {
+		return false
+	}
+	t.all = append(t.all, dir)
+	return true
+}
+
+// walk adds dir and what it leads to. What cannot be read leads nowhere.
+func (t *tree) walk(dir string) {
+	if !t.add(dir) {
+		return
+	}
+	entries, _ := os.ReadDir(dir)
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		switch {
+		case entry.IsDir():
+			t.walk(path)
+		case entry.Type() == fs.ModeSymlink:
+			t.follow(path)
 		}
-		all = append(all, dir)
-		return true
 	}
-	var walk func(dir string)
-	walk = func(dir string) {
-		_ = filepath.WalkDir(dir+"/", func(path string, entry fs.DirEntry, err error) error {
-			path = strings.TrimSuffix(path, "/")
-			switch {
-			case err != nil:
-			case entry.IsDir():
-				if !add(path) && path != dir {
-					return fs.SkipDir
-				}
-			case entry.Type() == fs.ModeSymlink:
-				target, err := filepath.EvalSymlinks(path)
-				if err != nil {
-					return nil
-				}
-				info, err := os.Stat(target)
-				if err == nil && !info.IsDir() {
-					add(filepath.Dir(target))
-				} else if err == nil && add(target) {
-					walk(target)
-				}
-			}
-			return nil
-		})
+}
+
+// follow adds the directory that a link leads to, or that its file is in.
+func (t *tree) follow(link string) {
+	target, err := filepath.EvalSymlinks(link)
+	if err != nil {
+		return
 	}
-	walk(dir)
-	return all
+	if info, err := os.Stat(target); err == nil && info.IsDir() {
+		t.walk(target)
+	} else {
+		t.add(filepath.Dir(target))
+	}
 }

@@ -82,8 +82,7 @@ func readSetting(name, value *yaml.Node, rows []Setting, values map[string]fileV
 
 // plain removes what an error of package os says again.
 func plain(err error) string {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		return at.Err.Error()
 	}
 	return err.Error()

@@ -20,28 +20,28 @@ func AddFlags(flags *pflag.FlagSet) {
 }
 
 // ParseFlags reads the arguments of the command line into a flag set of
-// [AddFlags]. Its faults do not end it: give them to [Load]. It returns
-// pflag.ErrHelp when help is asked for.
-func ParseFlags(flags *pflag.FlagSet, args []string) (faults []*Error, err error) {
+// [AddFlags]. Its faults do not end it: give them to [Load]. It reports
+// whether help is asked for.
+func ParseFlags(flags *pflag.FlagSet, args []string) (faults []*Error, help bool) {
 	var known []string
 	flags.VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
 	for {
-		err := flags.Parse(args)
+		fault := flags.Parse(args)
 		var unknown *pflag.NotExistError
 		switch {
-		case errors.Is(err, pflag.ErrHelp):
-			return nil, err
-		case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		case errors.Is(fault, pflag.ErrHelp):
+			return nil, true
+		case errors.As(fault, &unknown) && unknown.GetSpecifiedShortnames() == "":
 			// Known from now on, so that the next turn finds the next one.
 			name := unknown.GetSpecifiedName()
 			flags.VarPF(&flagText{}, name, "", "").NoOptDefVal = "true"
 			faults = append(faults, &Error{"--" + name, "is not a flag" + didYouMean("--"+name, known)})
-		case err != nil:
-			return append(faults, &Error{"command line", err.Error()}), nil
+		case fault != nil:
+			return append(faults, &Error{"command line", fault.Error()}), false
 		case len(faults) == 0 && flags.NArg() > 0:
-			return []*Error{{"command line", "unexpected " + strings.Join(flags.Args(), " ")}}, nil
+			return []*Error{{"command line", "unexpected " + strings.Join(flags.Args(), " ")}}, false
 		default:
-			return faults, nil
+			return faults, false
 		}
 	}
 }

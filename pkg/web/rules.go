@@ -140,28 +140,24 @@ func (r *ruleView) path() string {
 
 // text is a limit on one line.
 func (l *limitView) text() string {
-	text := fmt.Sprintf("%d per %s, %s", l.Requests, l.Window, l.Algorithm)
-	if l.Capacity != l.Requests {
-		text += fmt.Sprintf(", burst %d", l.Capacity)
-	}
-	if l.Calendar {
-		text += ", calendar of " + l.TimeZone
-	}
+	words := []string{fmt.Sprintf("%d per %s", l.Requests, l.Window), l.Algorithm}
 	for _, is := range [...]struct {
-		set  bool
+		so   bool
 		word string
-	}{{l.Overdraw, "overdraw"}, {l.Shadow, "shadow"}, {l.Quota, "quota"}} {
-		if is.set {
-			text += ", " + is.word
+	}{
+		{l.Capacity != l.Requests, fmt.Sprintf("burst %d", l.Capacity)},
+		{l.Calendar, "calendar of " + l.TimeZone},
+		{l.Overdraw, "overdraw"},
+		{l.Shadow, "shadow"},
+		{l.Quota, "quota"},
+		{l.OnStoreError != policyName(algorithm.FailError), "on store error " + l.OnStoreError},
+		{l.Name != "", "named " + printable(l.Name)},
+	} {
+		if is.so {
+			words = append(words, is.word)
 		}
 	}
-	if l.OnStoreError != policyName(algorithm.FailError) {
-		text += ", on store error " + l.OnStoreError
-	}
-	if l.Name != "" {
-		text += ", named " + printable(l.Name)
-	}
-	return text
+	return strings.Join(words, ", ")
 }
 
 // printable keeps a text on its line.
