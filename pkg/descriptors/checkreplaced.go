@@ -66,7 +66,7 @@ func (c *compiler) missing(name string, i int, all []names) string {
 		}
 	}
 	const many = 1000 // names to compare with
-	if len(all[i].known) > many {
+	if len(all[i].known) > many || c.faults.full() {
 		return text
 	}
 	candidates := make([]string, 0, len(all[i].known))

@@ -95,6 +95,7 @@ func TestFilesAreBounded(t *testing.T) {
 		{"size", "domain: t\n" + strings.Repeat("#", MaxFileSize), "the file has 16777226 bytes; at most 16777216 are allowed"},
 		{"flow depth", "domain: " + strings.Repeat("[", 100_000), "the file is not YAML"},
 		{"block depth", "domain: t\ndescriptors:\n" + strings.Repeat("- ", 100_000), "the file is not YAML"},
+		{"merges", "domain: t\ndescriptors:\n  - {key: a, metadata: &big {" + manyFields(5000) + "}}\n  - {key: b, metadata: {<<: [" + strings.Repeat("*big, ", 5000) + "]}}", "the file's aliases expand to more than 100000 values"},
 		{"errors", "domain: t\ndescriptors:\n" + strings.Repeat("  - {kee: a}\n", 5000), "and 4000 more errors"},
 	} {
 		start := time.Now()
@@ -106,6 +107,14 @@ func TestFilesAreBounded(t *testing.T) {
 			t.Errorf("%s: took %v", row.what, took)
 		}
 	}
+}
+
+func manyFields(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d: v, ", i)
+	}
+	return b.String()
 }
 
 func TestErrorListUnwraps(t *testing.T) {

@@ -26,4 +26,53 @@
 // patterns the more specific has more bytes beside the *; then the longer text
 // before its first *; then fewer *; then the smaller text, byte by byte. A * in
 // a key is no pattern.
+//
+// # Policy files
+//
+// A file is YAML, of one or more documents, each about one domain. A file of
+// envoyproxy/ratelimit is one. A domain may be spread over documents and files
+// that do not contradict one another.
+//
+//	# every field, though not all of them go together
+//	domain: edge              # as Envoy's configuration names it
+//	counting: precise         # or reference: as envoyproxy/ratelimit counts
+//	defaults:                 # for the limits of this document, and for the
+//	  algorithm: fixed_window #   overrides that requests of the domain bring
+//	  on_store_error: error
+//	descriptors:
+//	  - key: path
+//	    value: /api/*         # absent or empty: any value
+//	    share_threshold: true # all matches of the pattern share one counter
+//	    shadow_mode: true     # counts, and never denies
+//	    quota_mode: true      # of a request's quota limits one that fits is enough
+//	    metadata: {any: thing} # goes with the answer
+//	    detailed_metric: true # these two choose names of envoyproxy/ratelimit's
+//	    value_to_metric: true #   metrics; they change nothing here
+//	    rate_limit:           # or rate_limits, a list: all apply
+//	      requests_per_unit: 60   # 0 denies everything
+//	      unit: minute            # second … year, in any case; or window: 30s
+//	      unit_multiplier: 5
+//	      calendar: true          # windows begin with the hour, day, week (on
+//	      time_zone: Europe/Paris #   Monday), month or year; UTC if not said
+//	      algorithm: token_bucket
+//	      burst: 20               # capacity of a bucket; requests_per_unit if not said
+//	      overdraw: true          # charges a cost that does not fit in full
+//	      on_store_error: error   # or allow, deny
+//	      name: api               # sent in headers: printable ASCII without " and \
+//	      replaces: [{name: x}]   # that limit does not apply when this rule does
+//	    descriptors: []       # the next entry
+//	  - key: partner
+//	    rate_limit: {unlimited: true} # beside it only name and replaces
+//
+// Without calendar, which is the default, a month has 30 days and a year 365,
+// and a window begins at a multiple of its length since 1970: a week on
+// Thursday, 00:00 UTC.
+//
+// Loading is strict. An unknown field, one at the wrong level, one that is
+// given twice, a rule that nothing can reach, the name of no limit in replaces,
+// a number that does not fit: all are errors, each with its place, and all are
+// reported at once. Plain scalars keep their spelling where text is wanted, but
+// numbers with a fraction need quotes; booleans are those of YAML 1.1; aliases
+// and << work, and expand to a bounded number of values; !!binary writes raw
+// bytes.
 package descriptors

@@ -92,7 +92,7 @@ func (f *faults) add(e Error) {
 	same.Path = ""
 	switch {
 	case f.seen[same]:
-	case len(f.list.Errors) == maxErrors:
+	case f.full():
 		f.list.More++
 	default:
 		if f.seen == nil {
@@ -102,6 +102,9 @@ func (f *faults) add(e Error) {
 		f.list.Errors = append(f.list.Errors, &e)
 	}
 }
+
+// full reports whether what is added is only counted.
+func (f *faults) full() bool { return len(f.list.Errors) == maxErrors }
 
 // err returns all that was added, sorted, nil if there was nothing.
 func (f *faults) err(files []File) error {

@@ -130,10 +130,11 @@ func (m *merger) merge(node *yaml.Node, depth int) bool {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
-	m.into.src.visits--
 	switch {
-	case depth > maxMerges || m.into.src.visits <= 0:
+	case depth > maxMerges:
 		m.into.src.add(node, m.into.path(), "<< is nested too deep")
+		return false
+	case !m.into.src.spend(1+len(node.Content)/2, m.into):
 		return false
 	case node.Kind == yaml.MappingNode:
 		return m.add(node, depth)

@@ -108,7 +108,7 @@ descriptors:
 		}
 		seen[string(key)] = what
 	}
-	for range 100_000 {
+	for range 30_000 {
 		list := []Entry{{[]byte(keyNames[random.IntN(2)]), word()}}
 		if random.IntN(2) == 0 {
 			list = append(list, Entry{[]byte(keyNames[random.IntN(3)]), word()})

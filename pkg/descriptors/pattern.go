@@ -67,17 +67,18 @@ func specific(a, b *pattern) int {
 	)
 }
 
-// patternSet finds the first of many patterns that matches a value. Patterns
-// with nothing but a prefix or a suffix are found by it; the others are tried
-// one by one.
+// patternSet finds the first of many patterns that matches a value. Where there
+// are more than a few, they are found by what they begin with, or else by what
+// they end with; only those that have neither are all tried.
 type patternSet struct {
 	prefixes, suffixes affixes
 	others             []*pattern // by rank
 }
 
-// affixes are patterns by their one part, and the lengths that occur.
+// affixes are patterns by their prefix or suffix, each list by rank, and the
+// lengths of the texts that occur, the shortest first.
 type affixes struct {
-	byText  map[string]*pattern
+	byText  map[string][]*pattern
 	lengths []int
 }
 
@@ -90,11 +91,9 @@ func newPatternSet(patterns []*pattern) patternSet {
 	for i, p := range patterns {
 		p.rank = i
 		switch {
-		case len(patterns) <= scanned || p.middle != nil:
-			s.others = append(s.others, p)
-		case p.suffix == "":
+		case len(patterns) > scanned && p.prefix != "":
 			s.prefixes.add(p.prefix, p)
-		case p.prefix == "":
+		case len(patterns) > scanned && p.suffix != "":
 			s.suffixes.add(p.suffix, p)
 		default:
 			s.others = append(s.others, p)
@@ -103,14 +102,11 @@ func newPatternSet(patterns []*pattern) patternSet {
 	return s
 }
 
-// add keeps the first pattern of a text.
 func (a *affixes) add(text string, p *pattern) {
 	if a.byText == nil {
-		a.byText = make(map[string]*pattern)
+		a.byText = make(map[string][]*pattern)
 	}
-	if a.byText[text] == nil {
-		a.byText[text] = p
-	}
+	a.byText[text] = append(a.byText[text], p)
 	if i, found := slices.BinarySearch(a.lengths, len(text)); !found {
 		a.lengths = slices.Insert(a.lengths, i, len(text))
 	}
@@ -123,15 +119,21 @@ func (s *patternSet) find(value []byte) *pattern {
 		if n > len(value) {
 			break
 		}
-		best = first(best, s.prefixes.byText[string(value[:n])])
+		best = firstMatch(s.prefixes.byText[string(value[:n])], value, best)
 	}
 	for _, n := range s.suffixes.lengths {
 		if n > len(value) {
 			break
 		}
-		best = first(best, s.suffixes.byText[string(value[len(value)-n:])])
+		best = firstMatch(s.suffixes.byText[string(value[len(value)-n:])], value, best)
 	}
-	for _, p := range s.others {
+	return firstMatch(s.others, value, best)
+}
+
+// firstMatch returns the first pattern that matches the value, of a list by
+// rank and best, which is nil or matches.
+func firstMatch(list []*pattern, value []byte, best *pattern) *pattern {
+	for _, p := range list {
 		if best != nil && best.rank < p.rank {
 			break
 		}
@@ -140,12 +142,4 @@ func (s *patternSet) find(value []byte) *pattern {
 		}
 	}
 	return best
-}
-
-// first returns the pattern that goes first; either may be nil.
-func first(a, b *pattern) *pattern {
-	if a == nil || b != nil && b.rank < a.rank {
-		return b
-	}
-	return a
 }

@@ -7,8 +7,14 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
-// maxLevels is how many entries a rule can have.
-const maxLevels = 64
+const (
+	// maxLevels is how many entries a rule can have.
+	maxLevels = 64
+
+	// maxLimits is how many limits a rule can have. Each is a counter that
+	// every request reads.
+	maxLimits = 32
+)
 
 // reader reads the descriptors of one document.
 type reader struct {
@@ -94,16 +100,17 @@ type flags struct{ shadow, quota bool }
 // readFlags reads the booleans of a descriptor. The two that choose the names
 // of envoyproxy/ratelimit's metrics are checked and change nothing.
 func readFlags(fields map[string]*value) flags {
-	var f flags
-	for name, flag := range map[string]*bool{
-		"shadow_mode": &f.shadow, "quota_mode": &f.quota,
-		"detailed_metric": new(bool), "value_to_metric": new(bool),
-	} {
-		if at := fields[name]; at != nil {
-			*flag, _ = at.boolean()
-		}
+	readFlag(fields["detailed_metric"])
+	readFlag(fields["value_to_metric"])
+	return flags{shadow: readFlag(fields["shadow_mode"]), quota: readFlag(fields["quota_mode"])}
+}
+
+func readFlag(at *value) bool {
+	if at == nil {
+		return false
 	}
-	return f
+	set, _ := at.boolean()
+	return set
 }
 
 // limits reads rate_limit or rate_limits into the rule of a branch.
@@ -119,8 +126,9 @@ func (r *reader) limits(b *branch, fields map[string]*value, flags flags) {
 		many.errorf("a descriptor has rate_limit or rate_limits, not both")
 	}
 	items, ok := many.items()
-	if ok && len(items) == 0 {
-		many.errorf("must list at least one limit")
+	if ok && (len(items) == 0 || len(items) > maxLimits) {
+		many.errorf("has %d limits; from 1 to %d are allowed", len(items), maxLimits)
+		return
 	}
 	for _, item := range items {
 		before := len(b.rule.Limits)

@@ -20,7 +20,7 @@ const (
 	// maxExpansion is how many values aliases may add to those that a file
 	// spells out: enough for tens of thousands of rules that share a limit,
 	// too few for a file that doubles itself thirty times.
-	maxExpansion = 200_000
+	maxExpansion = 100_000
 )
 
 // source is a policy file that is being read.
@@ -28,8 +28,9 @@ type source struct {
 	file   string
 	faults *faults
 
-	// visits is how many more values may be read. Reading ends there, so
-	// that no file takes more time or memory than its size warrants.
+	// visits is how many more values may be read, less than 0 when reading
+	// has ended, so that no file takes more time or memory than its size
+	// warrants.
 	visits int
 }
 
@@ -40,6 +41,19 @@ func (s *source) add(node *yaml.Node, path, format string, args ...any) {
 		e.Line, e.Column = node.Line, node.Column
 	}
 	s.faults.add(e)
+}
+
+// spend takes n values from what may be read. It reports false when there are
+// not so many left, and once, at the value that asks, that this is a fault.
+func (s *source) spend(n int, at *value) bool {
+	if s.visits < 0 {
+		return false
+	}
+	s.visits -= n
+	if s.visits < 0 {
+		at.errorf("the file's aliases expand to more than %d values", maxExpansion)
+	}
+	return s.visits >= 0
 }
 
 // readSource parses a file and returns the root of each of its documents.

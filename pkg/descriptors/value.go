@@ -51,18 +51,11 @@ func newRoot(src *source, node *yaml.Node) *value {
 func (v *value) child(node *yaml.Node, name string, index int) (*value, bool) {
 	c := &value{src: v.src, node: node, site: node, parent: v, name: name, index: index, depth: v.depth + 1}
 	c.resolve()
-	v.src.visits--
-	switch {
-	case v.src.visits == 0:
-		v.errorf("the file's aliases expand to more than %d values", maxExpansion)
-		return nil, false
-	case v.src.visits < 0:
-		return nil, false
-	case c.depth > maxDepth:
+	if c.depth > maxDepth {
 		v.errorf("nested too deep")
 		return nil, false
 	}
-	return c, true
+	return c, v.src.spend(1, v)
 }
 
 // resolve follows an alias. An alias of an alias does not exist.
