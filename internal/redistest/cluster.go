@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -107,13 +108,15 @@ func (c *Cluster) Owner(t testing.TB, slot int) int {
 		if !node.process.alive() {
 			continue
 		}
-		ranges, err := node.admin.ClusterSlots(context.Background()).Result()
+		shards, err := node.admin.ClusterShards(context.Background()).Result()
 		if err != nil {
 			continue
 		}
-		for _, r := range ranges {
-			if r.Start <= slot && slot <= r.End {
-				return c.index(r.Nodes[0].ID)
+		for _, shard := range shards {
+			for _, r := range shard.Slots {
+				if int(r.Start) <= slot && slot <= int(r.End) {
+					return c.index(shard.Nodes[0].ID)
+				}
 			}
 		}
 	}
@@ -170,7 +173,7 @@ func (c *Cluster) migrate(t testing.TB, slot int, source, target *Server) {
 	t.Helper()
 	for {
 		keys, err := source.admin.ClusterGetKeysInSlot(context.Background(), slot, 10).Result()
-		if err != nil && err != redis.Nil {
+		if err != nil && !errors.Is(err, redis.Nil) {
 			t.Fatalf("keys in slot %d: %v", slot, err)
 		}
 		if len(keys) == 0 {

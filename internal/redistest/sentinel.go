@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -159,7 +160,7 @@ func (s *Sentinel) AwaitFailover(t testing.TB, old *Server) {
 func (s *Server) info(t testing.TB, section, field string) string {
 	t.Helper()
 	text, err := s.admin.Info(context.Background(), section).Result()
-	if err != nil && err != redis.Nil {
+	if err != nil && !errors.Is(err, redis.Nil) {
 		return ""
 	}
 	for line := range strings.Lines(text) {

@@ -55,22 +55,21 @@ func (h *health) run(ctx context.Context, ask func(context.Context) error, up pr
 		}
 		before := h.ready()
 		h.err.Store(&err)
-		switch {
-		case err == nil:
+		if err == nil {
 			up.Set(1)
 			if before != nil {
 				log.Info("the store answers")
 			}
 			wait = watchFirst
 			timer.Reset(watchEvery)
-		default:
-			up.Set(0)
-			if before == nil || errors.Is(before, errNotAsked) {
-				log.Warn("the store does not answer", "reason", err)
-			}
-			timer.Reset(wait)
-			wait = min(2*wait, watchEvery)
+			continue
 		}
+		up.Set(0)
+		if before == nil || errors.Is(before, errNotAsked) {
+			log.Warn("the store does not answer", "reason", err)
+		}
+		timer.Reset(wait)
+		wait = min(2*wait, watchEvery)
 	}
 }
 

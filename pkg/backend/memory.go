@@ -165,7 +165,7 @@ func (m *Memory) makeRoom(sc *scratch, now int64, touched uint64) bool {
 		if s.hasRoom(wanted) {
 			continue
 		}
-		sc.lift(s, uint8(i))
+		sc.lift(uint8(i))
 		live, ok := s.makeRoom(now, wanted)
 		m.evicted(live)
 		if !ok {

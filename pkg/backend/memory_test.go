@@ -105,6 +105,9 @@ func TestMemoryFullOfDenyingKeys(t *testing.T) {
 		if d.Outcome != algorithm.Undecided || !errors.Is(d.Err, ErrFull) {
 			t.Errorf("a new key: %v, %v; want undecided, %v", d.Outcome, d.Err, ErrFull)
 		}
+		if d := ask1(t, m, "new", other, 0); d.Outcome != algorithm.Allowed || d.Remaining != 5 {
+			t.Errorf("a look, which needs no room: %v, remaining %d, %v", d.Outcome, d.Remaining, d.Err)
+		}
 		wantMetric(t, reg, "ratelimitd_memory_evicted_live_total", 0)
 		for i := range 100 {
 			if d := ask1(t, m, fmt.Sprint(i), full, 1); d.Outcome != algorithm.Denied {

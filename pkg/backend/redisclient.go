@@ -134,4 +134,4 @@ func (silence) Printf(context.Context, string, ...any) {}
 
 // The logger is go-redis' only global; it may be set only before the first
 // client exists.
-func init() { redis.SetLogger(silence{}) }
+func init() { redis.SetLogger(silence{}) } //nolint:gochecknoinits // later would be a data race with clients

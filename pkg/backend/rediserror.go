@@ -57,11 +57,11 @@ func diagnose(err error) (error, remedy) {
 		return diagnoseReply(reply.Error())
 	case errors.As(err, &op) && op.Op == "dial",
 		errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted), errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%w: %v", ErrUnavailable, err), giveUp
+		return fmt.Errorf("%w: %w", ErrUnavailable, err), giveUp
 	case isTimeout(err), errors.Is(err, context.Canceled):
-		return fmt.Errorf("%w: %v", ErrTimeout, err), giveUp
+		return fmt.Errorf("%w: %w", ErrTimeout, err), giveUp
 	default:
-		return fmt.Errorf("%w: %v", ErrLost, err), giveUp
+		return fmt.Errorf("%w: %w", ErrLost, err), giveUp
 	}
 }
 

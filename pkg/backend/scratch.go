@@ -20,6 +20,10 @@ type scratch struct {
 type freshKey struct {
 	ask   int // the first ask for it
 	shard uint8
+
+	// mayStay is false when nothing that is asked could leave a state: looks,
+	// and hits given back.
+	mayStay bool
 }
 
 // manyKeys is from when on a map finds a key faster than a walk.
@@ -71,6 +75,9 @@ func (sc *scratch) find(shards []*shard, asks []algorithm.Ask) {
 				sc.remember(asks[i].Key, at)
 			}
 		}
+		if asks[i].Hits > 0 && asks[i].Mode != algorithm.GiveBack {
+			sc.fresh[at].mayStay = true
+		}
 		sc.states[i] = &sc.temps[at]
 	}
 }
@@ -98,20 +105,20 @@ func (sc *scratch) remember(key []byte, at int) {
 	sc.byKey[string(key)] = at
 }
 
-// freshIn returns how many new keys belong to a shard.
+// freshIn returns how many new keys a shard may have to hold.
 func (sc *scratch) freshIn(shard uint8) int {
 	n := 0
 	for _, f := range sc.fresh {
-		if f.shard == shard {
+		if f.shard == shard && f.mayStay {
 			n++
 		}
 	}
 	return n
 }
 
-// lift takes the request's own entries out of a shard's agenda, so that they
+// lift takes the request's own entries out of a shard's agendas, so that they
 // are not dropped to make room for its new keys.
-func (sc *scratch) lift(s *shard, shard uint8) {
+func (sc *scratch) lift(shard uint8) {
 	for i, e := range sc.entries {
 		if e != nil && sc.shards[i] == shard && e.in != nil {
 			e.in.remove(e)

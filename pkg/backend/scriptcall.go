@@ -163,7 +163,7 @@ func (r *Redis) outcome(c *scriptCall) remedy {
 			c.err = nil
 			return giveUp
 		}
-		err = fmt.Errorf("%w: %v", ErrLost, err)
+		err = fmt.Errorf("%w: %w", ErrLost, err)
 		fail(c.out, err)
 		c.err = err
 		return giveUp

@@ -3,97 +3,13 @@ package backend
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
-
-// testStore is a store of some shape, which several tests use one after
-// another.
-type testStore struct {
-	decider
-	name string
-	keys func(t *testing.T) int // how many the store holds
-	// servers are those behind the store; none behind memory.
-	servers []*redistest.Server
-	reg     *prometheus.Registry
-}
-
-// key returns a key of its own for a test. Keys with the same tag share a hash
-// slot.
-func key(t *testing.T, tag, name string) []byte {
-	return fmt.Appendf(nil, "{%s}%s/%s", tag, t.Name(), name)
-}
-
-// openRedis opens a store on a server's URL.
-func openRedis(t *testing.T, url string, change func(*RedisOptions)) (*Redis, *prometheus.Registry) {
-	t.Helper()
-	server, err := ParseRedisURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reg := prometheus.NewRegistry()
-	// A loaded machine must not turn a slow answer into a failed test.
-	o := RedisOptions{Server: server, Registerer: reg, Log: slog.New(slog.DiscardHandler), ReadTimeout: 10 * time.Second, DialTimeout: 5 * time.Second}
-	if change != nil {
-		change(&o)
-	}
-	r, err := NewRedis(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.Close() })
-	return r, reg
-}
-
-// shapes open every kind of store there is.
-var shapes = []struct {
-	name string
-	open func(t *testing.T) *testStore
-}{
-	{"memory", func(t *testing.T) *testStore {
-		reg := prometheus.NewRegistry()
-		m := NewMemory(MemoryOptions{Registerer: reg})
-		t.Cleanup(m.Close)
-		return &testStore{decider: m, keys: func(*testing.T) int { return m.Keys() }, reg: reg}
-	}},
-	{"redis", single(redistest.Options{}, nil)},
-	{"user", single(redistest.Options{User: "limiter", Password: "p@ss/w%rd"}, nil)},
-	{"unix", single(redistest.Options{Unix: true, Password: "secret"}, nil)},
-	{"tls", single(redistest.Options{TLS: true, Password: "secret"}, func(o *RedisOptions, s *redistest.Server) {
-		c := s.Certificates
-		o.TLS = RedisTLS{CAFile: c.CA, CertFile: c.ClientCert, KeyFile: c.ClientKey, ServerName: "localhost"}
-	})},
-	{"sentinel", func(t *testing.T) *testStore {
-		s := redistest.StartSentinel(t, redistest.Options{Password: "secret"})
-		r, reg := openRedis(t, s.URL(), func(o *RedisOptions) { o.Server.SentinelPassword = "secret" })
-		return &testStore{decider: r, servers: s.Nodes[:1], keys: func(t *testing.T) int { return s.Nodes[0].Keys(t) }, reg: reg}
-	}},
-	{"cluster", func(t *testing.T) *testStore {
-		c := redistest.StartCluster(t, redistest.Options{Password: "secret"})
-		r, reg := openRedis(t, c.URL(), nil)
-		return &testStore{decider: r, servers: c.Masters, keys: func(t *testing.T) int { return c.Keys(t) }, reg: reg}
-	}},
-}
-
-func single(options redistest.Options, change func(*RedisOptions, *redistest.Server)) func(t *testing.T) *testStore {
-	return func(t *testing.T) *testStore {
-		s := redistest.Start(t, options)
-		r, reg := openRedis(t, s.URL(), func(o *RedisOptions) {
-			if change != nil {
-				change(o, s)
-			}
-		})
-		return &testStore{decider: r, servers: []*redistest.Server{s}, keys: func(t *testing.T) int { return s.Keys(t) }, reg: reg}
-	}
-}
 
 // TestStores holds every store to the same promises.
 func TestStores(t *testing.T) {
