@@ -12,7 +12,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --warn-undefined-variables
 
 # Packages that need nothing but Go and redis-server.
-unit := $$(go list ./... | grep -v '/integration$$')
+unit_packages := $$(go list ./... | grep -v '/integration$$')
 # $(call timed,name,command) runs a command and says how long it took.
 timed = start=$$SECONDS; status=0; { $(2); } || status=$$?; echo "== $(1): $$((SECONDS - start)) s"; exit $$status
 
@@ -21,7 +21,7 @@ all: build test race lint ## Build, test, test with the race detector, and lint 
 
 .PHONY: help
 help: ## Tell what can be made
-	@grep -E '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sort | awk -F ':.* ## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sort | awk -F ':.* ## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 .PHONY: run
 run: ## Run ratelimitd with the sample policies: gRPC on 8081, HTTP on 8080, admin on 127.0.0.1:6070
@@ -37,12 +37,24 @@ build: ## Build bin/ratelimitd
 
 .PHONY: test
 test: tools ## Run every test, those with the real Envoy and the real Redis included; a skipped test fails
-	@$(call timed,unit tests,go run ./tools/gotest $(unit))
+	@$(MAKE) --keep-going unit integration
+
+.PHONY: unit
+unit: ## Run the tests that need no Envoy
+	@$(call timed,unit tests,go run ./tools/gotest $(unit_packages))
+
+.PHONY: integration
+integration: tools ## Run the tests of the built binary behind the real Envoy, on the real Redis
 	@$(call timed,integration tests,go run ./tools/gotest -count=1 ./integration)
 
 .PHONY: race
 race: tools ## Run every test with the race detector, in ratelimitd behind Envoy too
-	@$(call timed,unit tests with the race detector,go run ./tools/gotest -race $(unit))
+	@$(MAKE) --keep-going race-unit race-integration
+
+.PHONY: race-unit race-integration
+race-unit:
+	@$(call timed,unit tests with the race detector,go run ./tools/gotest -race $(unit_packages))
+race-integration: tools
 	@$(call timed,integration tests with the race detector,go run ./tools/gotest -race -count=1 ./integration)
 
 .PHONY: lint
@@ -52,11 +64,11 @@ lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint and go.mod
 
 .PHONY: bench
 bench: ## Measure the cost of matching, of each algorithm and of the whole service
-	@go test -run '^$$' -bench . -benchmem $(unit)
+	@go test -run '^$$' -bench . -benchmem $(unit_packages)
 
 .PHONY: fuzz
 fuzz: ## Fuzz every target for FUZZTIME (1m) each
-	@for package in $(unit); do \
+	@for package in $(unit_packages); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
 			echo "== $$package $$target"; \
 			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
