@@ -12,7 +12,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory --warn-undefined-variables
 
 # Packages that need nothing but Go and redis-server.
-unit_packages := $$(go list ./... | grep -v '/integration$$')
+unit_packages := $$(go list ./... | grep -v /integration)
 # $(call timed,name,command) runs a command and says how long it took.
 timed = start=$$SECONDS; status=0; { $(2); } || status=$$?; echo "== $(1): $$((SECONDS - start)) s"; exit $$status
 
@@ -45,7 +45,7 @@ unit: ## Run the tests that need no Envoy
 
 .PHONY: integration
 integration: tools ## Run the tests of the built binary behind the real Envoy, on the real Redis
-	@$(call timed,integration tests,go run ./tools/gotest -count=1 ./integration)
+	@$(call timed,integration tests,go run ./tools/gotest -count=1 ./integration/...)
 
 .PHONY: race
 race: tools ## Run every test with the race detector, in ratelimitd behind Envoy too
@@ -55,7 +55,7 @@ race: tools ## Run every test with the race detector, in ratelimitd behind Envoy
 race-unit:
 	@$(call timed,unit tests with the race detector,go run ./tools/gotest -race $(unit_packages))
 race-integration: tools
-	@$(call timed,integration tests with the race detector,go run ./tools/gotest -race -count=1 ./integration)
+	@$(call timed,integration tests with the race detector,go run ./tools/gotest -race -count=1 ./integration/...)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint and go.mod
