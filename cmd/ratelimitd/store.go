@@ -51,7 +51,6 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 			SkipVerify: s.RedisTLSSkipVerify,
 		},
 		DialTimeout: s.RedisDialTimeout,
-		ReadTimeout: s.StoreTimeout,
 		PoolSize:    s.RedisPoolSize,
 		Registerer:  registry,
 		Log:         log,

@@ -49,22 +49,30 @@ func passes(asks []Ask, decisions []Decision) bool {
 	quotas, fitting := 0, 0
 	for i := range asks {
 		switch a := &asks[i]; {
-		case a.Shadow || a.Mode != Charge || a.Counting == Reference:
-		case a.Quota:
+		case a.OneOfQuotas():
 			quotas++
 			if decisions[i].Outcome == Allowed {
 				fitting++
 			}
-		case decisions[i].Outcome != Allowed:
+		case a.Vetoes() && decisions[i].Outcome != Allowed:
 			return false
 		}
 	}
 	return quotas == 0 || fitting > 0
 }
 
+// Vetoes reports whether the ask's request is charged only if the ask fits.
+func (a *Ask) Vetoes() bool { return !a.Quota && a.hasSay() }
+
+// OneOfQuotas reports whether the ask is one of those of which one must fit for
+// their request to be charged.
+func (a *Ask) OneOfQuotas() bool { return a.Quota && a.hasSay() }
+
+func (a *Ask) hasSay() bool { return !a.Shadow && a.Mode == Charge && a.Counting != Reference }
+
 // alone reports whether the ask is charged whatever becomes of its request.
 func (a *Ask) alone() bool {
-	return a.Shadow || a.Mode != Charge || a.Counting == Reference || a.Limit.Overdraw
+	return !a.hasSay() || a.Limit.Overdraw
 }
 
 // decide judges one ask by itself and charges the state.
@@ -108,7 +116,7 @@ func (a *Ask) asItStands(s *State, now int64, verdict Decision) Decision {
 
 // Expiry returns the instant, in microseconds since the epoch, from which a
 // state equals one that was never seen; 0 if it does already.
-func (l *Limit) Expiry(s State) int64 { return l.Algorithm.expiry(l, &s) }
+func (l *Limit) Expiry(s *State) int64 { return l.Algorithm.expiry(l, s) }
 
 // Denies reports whether one hit would be denied now.
 func (l *Limit) Denies(s State, now int64) bool {

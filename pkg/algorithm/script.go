@@ -92,7 +92,7 @@ func (c *Call) Add(a *Ask) {
 		}
 	}
 	set(flagAlone, a.alone())
-	set(flagNoVeto, a.Shadow || a.Mode != Charge || a.Counting == Reference)
+	set(flagNoVeto, !a.hasSay())
 	set(flagQuota, a.Quota)
 	set(flagForced, a.Mode == Forced)
 	set(flagFirst, len(c.asked) == 0 || a.Group != c.group)

@@ -146,7 +146,7 @@ func (sc *scratch) keep(shards []*shard, now int64, asks []algorithm.Ask, out []
 		// state has to be asked, since others may have charged the same key.
 		expiry := now + out[i].Reset.Microseconds()
 		if len(asks) > 1 {
-			expiry = asks[i].Limit.Expiry(e.state)
+			expiry = asks[i].Limit.Expiry(&e.state)
 		}
 		shards[sc.shards[i]].update(e, asks[i].Limit, now, expiry, out[i].Remaining > 0)
 	}

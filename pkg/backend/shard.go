@@ -52,7 +52,7 @@ func (s *shard) overweight() bool { return s.maxBytes != 0 && s.bytes > s.maxByt
 
 // insert adds a key, unless its state equals "never seen" after all.
 func (s *shard) insert(ask *algorithm.Ask, state algorithm.State, now int64) {
-	if ask.Limit.Expiry(state) <= now {
+	if ask.Limit.Expiry(&state) <= now {
 		return
 	}
 	e := &entry{key: string(ask.Key), limit: ask.Limit, state: state}
@@ -91,7 +91,7 @@ func (s *shard) place(e *entry, now int64, spare bool) {
 		s.move(e, &s.denying)
 		return
 	}
-	e.due = e.limit.Expiry(e.state)
+	e.due = e.limit.Expiry(&e.state)
 	s.move(e, &s.spare)
 }
 
@@ -143,7 +143,7 @@ func (s *shard) tidy(now int64, n int) {
 
 // reconsider drops an entry that has expired, and else finds its place anew.
 func (s *shard) reconsider(e *entry, now int64) {
-	if e.limit.Expiry(e.state) <= now {
+	if e.limit.Expiry(&e.state) <= now {
 		s.drop(e)
 		return
 	}
@@ -170,7 +170,7 @@ func (s *shard) makeRoom(now int64, n int) (live int, ok bool) {
 		if victim == nil {
 			return live, false
 		}
-		if victim.limit.Expiry(victim.state) > now {
+		if victim.limit.Expiry(&victim.state) > now {
 			live++
 		}
 		s.drop(victim)
@@ -188,7 +188,7 @@ func (s *shard) nearest() *entry {
 		if e == nil {
 			return nil
 		}
-		expiry := e.limit.Expiry(e.state)
+		expiry := e.limit.Expiry(&e.state)
 		if expiry <= e.due {
 			return e
 		}
@@ -201,7 +201,7 @@ func (s *shard) nearest() *entry {
 // now lets one through; its expiry at the latest. Denial ends once and for
 // all, so that halving finds it.
 func endOfDenial(limit *algorithm.Limit, state algorithm.State, now int64) int64 {
-	from, to := now, limit.Expiry(state) // denies at from
+	from, to := now, limit.Expiry(&state) // denies at from
 	for to-from > 1 {
 		middle := from + (to-from)/2
 		if limit.Denies(state, middle) {

@@ -78,12 +78,12 @@ func (s *split) spread(asks []algorithm.Ask, from, to int) {
 	s.groups++
 	whole := s.groups
 	for i := from; i < to; i++ {
-		if !isQuota(&asks[i]) {
+		if !asks[i].OneOfQuotas() {
 			s.addOne(slotOf(asks[i].Key), &asks[i], i, whole)
 		}
 	}
 	for i := from; i < to; i++ {
-		if isQuota(&asks[i]) {
+		if asks[i].OneOfQuotas() {
 			s.groups++
 			s.addOne(slotOf(asks[i].Key), &asks[i], i, s.groups)
 		}
@@ -101,20 +101,10 @@ func (s *split) run(ctx context.Context, out []algorithm.Decision) {
 	}
 }
 
-// vetoes reports whether a request passes only if the ask fits.
-func vetoes(a *algorithm.Ask) bool {
-	return !a.Shadow && a.Mode == algorithm.Charge && a.Counting != algorithm.Reference && !a.Quota
-}
-
-// isQuota reports whether the ask is one of those of which one must fit.
-func isQuota(a *algorithm.Ask) bool {
-	return !a.Shadow && a.Mode == algorithm.Charge && a.Counting != algorithm.Reference && a.Quota
-}
-
 // charged reports whether an ask was charged on the condition that its request
 // passes.
 func charged(a *algorithm.Ask, d *algorithm.Decision) bool {
-	return (vetoes(a) || isQuota(a)) && !a.Limit.Overdraw && d.Outcome == algorithm.Allowed && d.After > d.Before
+	return (a.Vetoes() || a.OneOfQuotas()) && !a.Limit.Overdraw && d.Outcome == algorithm.Allowed && d.After > d.Before
 }
 
 // passes reports whether a request goes through, all its slots taken together.
@@ -126,12 +116,12 @@ func passes(asks []algorithm.Ask, out []algorithm.Decision) bool {
 		fits := out[i].Outcome == algorithm.Allowed ||
 			out[i].Outcome == algorithm.Undecided && asks[i].OnStoreError == algorithm.FailAllow
 		switch {
-		case isQuota(&asks[i]):
+		case asks[i].OneOfQuotas():
 			quotas++
 			if fits {
 				fitting++
 			}
-		case vetoes(&asks[i]) && !fits:
+		case asks[i].Vetoes() && !fits:
 			return false
 		}
 	}

@@ -64,7 +64,7 @@ func (m *memory) Decide(_ context.Context, asks []algorithm.Ask, out []algorithm
 	}
 	algorithm.Decide(now, asks, states, out)
 	for i := range asks {
-		if asks[i].Limit.Expiry(*states[i]) <= now {
+		if asks[i].Limit.Expiry(states[i]) <= now {
 			delete(m.states, string(asks[i].Key))
 		}
 	}
