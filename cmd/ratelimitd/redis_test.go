@@ -32,7 +32,7 @@ func TestTwoReplicasShareOneCount(t *testing.T) {
 			code, _ := page(t, "GET", p.HTTP.String()+"/healthcheck", "")
 			return code == 200
 		})
-		reply, err := p.client(t).ShouldRateLimit(t.Context(), request("edge", "path", "/login"))
+		reply, err := p.client(t).ShouldRateLimit(t.Context(), request("login", "one_time_password", "alice"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestWithoutRedis(t *testing.T) {
 	if _, err := client.ShouldRateLimit(t.Context(), request("edge", "user", "alice")); status.Code(err) != codes.Unavailable {
 		t.Errorf("on_store_error: error gives %v", err)
 	}
-	if reply, err := client.ShouldRateLimit(t.Context(), request("edge", "path", "/login")); err != nil || reply.OverallCode != rlsv3.RateLimitResponse_OVER_LIMIT {
+	if reply, err := client.ShouldRateLimit(t.Context(), request("login", "one_time_password", "alice")); err != nil || reply.OverallCode != rlsv3.RateLimitResponse_OVER_LIMIT {
 		t.Errorf("on_store_error: deny gives %v, %v", reply, err)
 	}
 	if code, text := page(t, "POST", programs[settings.ReadyWithPolicies].HTTP.String()+"/json", `{"domain":"edge","descriptors":[{"entries":[{"key":"user","value":"a"}]}]}`); code != 503 {

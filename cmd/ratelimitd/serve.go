@@ -41,7 +41,8 @@ type Main struct {
 type Addresses struct{ GRPC, HTTP, Admin net.Addr }
 
 // Run answers requests until ctx is done, then stops without losing a call. It
-// returns an error if it could not start, or could not go on.
+// returns an error if it could not start, or could not go on. Long because the
+// whole program stands in it in reading order.
 func (m *Main) Run(ctx context.Context) error {
 	m.log = newLog(m.LogTo, m.Settings, &m.level)
 	registry := prometheus.NewRegistry()

@@ -9,8 +9,8 @@ type Outcome uint8
 const (
 	// Undecided means that the store did not decide; Decision.Err says why.
 	Undecided Outcome = iota
-	Allowed
-	Denied
+	Allowed           // the hits fit
+	Denied            // they do not
 )
 
 func (o Outcome) String() string {

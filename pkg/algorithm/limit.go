@@ -19,8 +19,10 @@ const (
 	// memory.
 	MaxLogRequests = 10_000
 
-	// MinWindow and MaxWindow bound the window of a limit.
+	// MinWindow is the shortest window of a limit.
 	MinWindow = time.Millisecond
+
+	// MaxWindow is the longest, 100 years.
 	MaxWindow = 100 * 365 * 24 * time.Hour
 )
 

@@ -36,7 +36,7 @@ func (r *reader) limit(b *branch, at *value, flags flags, alone bool) {
 	spec, ok := r.spec(at, fields)
 	onStoreError := r.defaults.onStoreError
 	if at := fields["on_store_error"]; at != nil {
-		onStoreError, _ = readFailurePolicy(at)
+		onStoreError = readFailurePolicy(at)
 	}
 	if !ok || !timed {
 		return

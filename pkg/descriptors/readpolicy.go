@@ -82,20 +82,20 @@ func readDefaults(at *value) defaults {
 		d.algorithm, _ = at.word("an algorithm", algorithm.Names())
 	}
 	if at := fields["on_store_error"]; at != nil {
-		d.onStoreError, _ = readFailurePolicy(at)
+		d.onStoreError = readFailurePolicy(at)
 	}
 	return d
 }
 
-func readFailurePolicy(at *value) (algorithm.FailurePolicy, bool) {
-	word, ok := at.word("a choice", []string{"error", "allow", "deny"})
+func readFailurePolicy(at *value) algorithm.FailurePolicy {
+	word, _ := at.word("a choice", []string{"error", "allow", "deny"})
 	switch word {
 	case "allow":
-		return algorithm.FailAllow, ok
+		return algorithm.FailAllow
 	case "deny":
-		return algorithm.FailDeny, ok
+		return algorithm.FailDeny
 	}
-	return algorithm.FailError, ok
+	return algorithm.FailError
 }
 
 // overrideOnFailed gives the overrides of a domain the default of its

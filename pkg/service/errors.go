@@ -23,8 +23,10 @@ const (
 	// loaded yet; the same request may succeed later.
 	Unavailable
 
-	// DeadlineExceeded and Canceled mean that the caller stopped waiting.
+	// DeadlineExceeded means that the caller's time was up.
 	DeadlineExceeded
+
+	// Canceled means that the caller gave up before.
 	Canceled
 
 	kinds // the number of kinds

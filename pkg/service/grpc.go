@@ -42,6 +42,7 @@ func handle(server any, ctx context.Context, decode func(any) error, interceptor
 	if err := decode(request); err != nil {
 		return nil, err
 	}
+	request.Strict = request.hasEmpty() && strictCaller(ctx)
 	var response any
 	var err error
 	if interceptor == nil {

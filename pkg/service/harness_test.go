@@ -174,7 +174,7 @@ func parse(t testing.TB, text string) *rlsv3.RateLimitRequest {
 	t.Helper()
 	r := &rlsv3.RateLimitRequest{Domain: "t"}
 	var d *commonv3.RateLimitDescriptor
-	for _, word := range strings.Fields(strings.NewReplacer("(", " ( ", ")", " ) ", "+", " ").Replace(text)) {
+	for _, word := range strings.FieldsSeq(strings.NewReplacer("(", " ( ", ")", " ) ", "+", " ").Replace(text)) {
 		key, value, _ := strings.Cut(word, "=")
 		switch {
 		case word == "(":

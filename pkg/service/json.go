@@ -17,6 +17,7 @@ func RequestFromProto(m *rlsv3.RateLimitRequest) *Request {
 		Domain:      []byte(m.GetDomain()),
 		Descriptors: make([]Descriptor, 0, len(m.GetDescriptors())),
 		HitsAddend:  m.GetHitsAddend(),
+		Strict:      true,
 	}
 	for _, from := range m.GetDescriptors() {
 		d := Descriptor{IsNegative: from.GetIsNegativeHits(), HasHits: from.GetHitsAddend() != nil, Hits: from.GetHitsAddend().GetValue()}

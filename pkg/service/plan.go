@@ -77,10 +77,10 @@ func (c *call) plan(ctx context.Context, t *table, domain *descriptors.Domain) {
 }
 
 // match returns the rule of a descriptor or the limit it brings; neither if no
-// rule concerns it. A limit with an unknown unit is ignored: Envoy sends it
+// rule concerns it, or if it names nothing to be counted. A limit with an unknown unit is ignored: Envoy sends it
 // when a client's metadata says so, and an error would let the request through.
 func (c *call) match(t *table, domain *descriptors.Domain, d *Descriptor) (*descriptors.Rule, *descriptors.Limit) {
-	if d.HasOverride {
+	if d.HasOverride && len(d.Entries) > 0 {
 		if limit, ok := domain.Override(d.Override); ok {
 			return nil, limit
 		}

@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 )
@@ -32,6 +33,10 @@ type Request struct {
 	// HitsAddend is the cost of each descriptor that has none of its own;
 	// 0 means 1.
 	HitsAddend uint32
+
+	// Strict makes a descriptor without entries an error; otherwise it meets
+	// no rule. Proxies must not be told: see [IsLibrary].
+	Strict bool
 
 	wire      []byte              // what the slices above point into
 	entries   []descriptors.Entry // of all descriptors, one after the other
@@ -71,6 +76,11 @@ func (r *Request) Reset() {
 	*r = Request{Descriptors: r.Descriptors[:0], wire: r.wire[:0], entries: r.entries[:0]}
 }
 
+// hasEmpty reports whether a descriptor has no entries.
+func (r *Request) hasEmpty() bool {
+	return slices.ContainsFunc(r.Descriptors, func(d Descriptor) bool { return len(d.Entries) == 0 })
+}
+
 // check refuses what only a wrong configuration of the caller can send.
 func (r *Request) check() *Error {
 	switch {
@@ -83,7 +93,7 @@ func (r *Request) check() *Error {
 	}
 	for i := range r.Descriptors {
 		entries := r.Descriptors[i].Entries
-		if len(entries) == 0 && !r.excess {
+		if len(entries) == 0 && r.Strict && !r.excess {
 			return &Error{Kind: InvalidArgument, Message: fmt.Sprintf("descriptors[%d] has no entries", i)}
 		}
 		for j := range entries {
