@@ -76,14 +76,19 @@ fuzz: ## Fuzz every target for FUZZTIME (1m) each
 	done
 
 .PHONY: tools
-tools: $(ENVOY) ## Fetch what the tests need, and check that redis-server is there
-	@command -v redis-server >/dev/null || { echo "redis-server is missing: apt-get install redis-server" >&2; exit 1; }
+tools: system $(ENVOY) ## Install and fetch what the tests need
+
+.PHONY: system
+system:
+	@tools/install-missing
+
+include tools/kubernetes.mk
 
 .PHONY: clean
 clean: ## Remove what was built and fetched
 	rm -rf bin $(TOOLS)
 
-$(ENVOY): tools/envoy.txt tools/fetch-envoy
+$(ENVOY): tools/envoy.txt tools/fetch-envoy | system
 	@echo "fetching Envoy $(ENVOY_VERSION)"
 	@tools/fetch-envoy $@
 	@touch $@
