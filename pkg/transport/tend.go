@@ -39,6 +39,7 @@ func (c *conn) tend(now time.Time) {
 	switch {
 	case !c.settled && now.Sub(c.opened) > o.HandshakeTimeout,
 		c.writing && now.Sub(c.wroteAt) > o.WriteTimeout,
+		c.blockHead.stream != 0 && now.Sub(c.heard) > o.WriteTimeout,
 		!c.pinged.IsZero() && now.Sub(c.pinged) > o.KeepaliveTimeout && c.heard.Before(c.pinged),
 		c.draining != running && now.Sub(c.drainSince) > o.ConnectionGrace:
 		c.server.metrics.cutOff.Inc()
@@ -82,7 +83,7 @@ func (c *conn) expire(now time.Time) {
 
 // trim lets go of buffers that a silent client does not need.
 func (c *conn) trim(now time.Time) {
-	if now.Sub(c.heard) < c.server.options.WriteTimeout || c.busy {
+	if now.Sub(c.heard) < c.server.options.WriteTimeout || c.busy || c.blockHead.stream != 0 {
 		return
 	}
 	c.spare, c.spareOut, c.block, c.fields, c.sameBlock = nil, nil, nil, nil, nil
