@@ -7,10 +7,12 @@ import (
 	"io/fs"
 )
 
-//go:embed policies/*.yaml
+//go:embed policies
 var samples embed.FS
 
-// Policies returns the sample policy files.
+// Policies returns the sample policy files, all of which are in force
+// together. What Envoy sends to each stands in the file of the same name in
+// the folder envoy.
 func Policies() fs.FS {
 	sub, err := fs.Sub(samples, "policies")
 	if err != nil {

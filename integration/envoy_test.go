@@ -26,6 +26,8 @@ type envoy struct {
 type envoyOptions struct {
 	ratelimitd []string // gRPC addresses, at least one
 	routes     string   // more routes, as a YAML list; they come before those of the file
+
+	edit func(text string) string // changes the text, after all else; nil: not
 }
 
 // startEnvoy starts an Envoy and waits until it takes requests and every ratelimitd has passed a health check.
@@ -97,6 +99,9 @@ func envoyConfig(t *testing.T, e *envoy, o envoyOptions) string {
 		routes.WriteString(indent + line)
 	}
 	replace(first, routes.String()+first)
+	if o.edit != nil {
+		text = o.edit(text)
+	}
 	return text
 }
 
@@ -178,7 +183,12 @@ func (e *envoy) client(t *testing.T, from string) *client {
 
 // get asks for a path. Headers are "name: value"; a value may hold any byte that HTTP allows.
 func (c *client) get(path string, headers ...string) (answer, error) {
-	req, err := http.NewRequest(http.MethodGet, c.base+path, http.NoBody)
+	return c.send(http.MethodGet, path, headers...)
+}
+
+// send is get with any method.
+func (c *client) send(method, path string, headers ...string) (answer, error) {
+	req, err := http.NewRequest(method, c.base+path, http.NoBody)
 	if err != nil {
 		return answer{}, err
 	}
