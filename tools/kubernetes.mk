@@ -26,3 +26,8 @@ $(ISTIO_CRDS):
 	@mkdir -p $@.new
 	@cd $(TOOLS) && cp "$$(GOFLAGS= go mod download -json istio.io/api@$(ISTIO_API_VERSION) | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/kubernetes/customresourcedefinitions.gen.yaml" $@.new/crds.yaml
 	@chmod u+w $@.new/crds.yaml && mv $@.new $@
+
+.PHONY: istio
+istio: $(KUSTOMIZE) ## Ask Istio's own code what deploy/istio leads to, and write it down for the tests (takes minutes to build)
+	@cd tools/kubernetes-istio && GOFLAGS= go test -count=1 . -update >$(TOOLS)/istio.log 2>&1 || { tail -40 $(TOOLS)/istio.log; exit 1; }
+	@git status --short integration/testdata/istio
