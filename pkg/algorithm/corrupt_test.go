@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -56,12 +55,12 @@ func garble(ctx context.Context, s *scripted, r *rand.Rand, key string) error {
 	case 0:
 		return s.client.Set(ctx, key, garbage, time.Hour).Err()
 	case 1, 2:
-		odd := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0.5, 0, 1, 1e15, 1e300, math.MaxFloat64}
+		odd := []uint64{0, 0, 1, 1e15, 2e15, 1 << 53, 1<<53 + 1, 1<<56 - 1}
 		var b []byte
 		for range 3 {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(odd[r.IntN(len(odd))]))
+			b = binary.LittleEndian.AppendUint64(b, odd[r.IntN(len(odd))])[:len(b)+7]
 		}
-		return s.client.Set(ctx, key, b, time.Hour).Err()
+		return s.client.Set(ctx, key, append(b, garbage[:min(5, len(garbage))]...), time.Hour).Err()
 	case 3:
 		return s.client.HSet(ctx, key, "a", "b").Err()
 	case 4:

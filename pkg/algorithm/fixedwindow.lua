@@ -14,19 +14,21 @@ function fixed_window.repair(l, s, now)
 end
 
 function fixed_window.decide(l, s, now, hits, how)
+	local at, before, aux = s.at, s.used, s.aux
 	local begin, finish = bounds(l, now)
-	if s.used == 0 or s.at < begin then
-		s.at, s.used, s.aux = begin, 0, finish
+	if before == 0 or at < begin then
+		at, before, aux = begin, 0, finish
 	end
-	local before = s.used
-	local fits = before + hits <= l.requests
+	local fits, used = before + hits <= l.requests, before
 	if how == GIVE_BACK then
-		s.used = max(0, before - hits)
+		used = max(0, before - hits)
 	elseif how == SPEND or fits then
-		s.used = min(before + hits, l.max_used)
+		used = min(before + hits, l.max_used)
 	end
-	s.dirty = s.dirty or s.used ~= before
-	return verdict(fits, how, hits, before, s.used, s.aux)
+	if used ~= before then
+		s.at, s.used, s.aux, s.dirty = at, used, aux, true
+	end
+	return fits or how == GIVE_BACK, before, used, aux, used == 0 and 0 or aux
 end
 
 function fixed_window.expiry(l, s)

@@ -18,7 +18,7 @@ var leakyBucketLua string
 // the rate where it keeps it.
 var LeakyBucket = &Algorithm{
 	Name:   "leaky_bucket",
-	Lua:    leakyBucketLua,
+	Lua:    bucketLua + leakyBucketLua,
 	bucket: true,
 	fit:    fitBucket,
 	repair: repairBucket,

@@ -1,9 +1,9 @@
 local leaky_bucket = {repair = bucket.repair, expiry = bucket.expiry}
 
 function leaky_bucket.decide(l, s, now, hits, how)
-	local d, level = bucket.decide(l, s, now, hits, how)
-	if d.allowed and how ~= GIVE_BACK and level > 0 then
-		d.delay = ceil(level / l.drip) * l.tick
+	local allowed, before, after, again, expiry, delay, level = bucket.decide(l, s, now, hits, how)
+	if allowed and how ~= GIVE_BACK and level > 0 then
+		delay = ceil(level / l.drip) * l.tick
 	end
-	return d
+	return allowed, before, after, again, expiry, delay
 end

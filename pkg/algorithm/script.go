@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -18,7 +19,17 @@ var decideLua string
 // Script is the Lua source that decides a [Call] in Redis. It needs Redis 5 or
 // later, reads the server's clock once, reads all keys before it writes any,
 // and never fails for what a key holds.
-var Script = preludeLua + FixedWindow.Lua + SlidingWindowCounter.Lua + bucketLua + TokenBucket.Lua + LeakyBucket.Lua + SlidingWindowLog.Lua + decideLua
+var Script = preludeLua + makersLua() + decideLua
+
+// makersLua is the algorithms' source, each in a function that makes it, so
+// that a call makes those only that it needs.
+func makersLua() string {
+	var b strings.Builder
+	for _, a := range []*Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, LeakyBucket} {
+		fmt.Fprintf(&b, "local function make_%[1]s()\n%[2]s\nreturn %[1]s\nend\n", a.Name, a.Lua)
+	}
+	return b.String()
+}
 
 // ErrCorrupt is the reason of decisions on a request one of whose keys holds
 // something that no store of this service wrote.
@@ -44,6 +55,7 @@ type Call struct {
 	clock int64
 
 	limits  []*Limit
+	logs    uint32 // how many limits are of a sliding window log
 	indexOf map[*Limit]uint32
 	keys    [][]byte
 	keyOf   map[string]uint32
@@ -65,7 +77,7 @@ func (c *Call) Reset(now int64, slack time.Duration) {
 	clear(c.indexOf)
 	clear(c.keys)
 	c.now, c.slack, c.clock = now, slack, now
-	c.limits, c.keys, c.asks, c.asked = c.limits[:0], c.keys[:0], c.asks[:0], c.asked[:0]
+	c.limits, c.keys, c.asks, c.asked, c.logs = c.limits[:0], c.keys[:0], c.asks[:0], c.asked[:0], 0
 }
 
 // SetClock sets the instant, in microseconds since the epoch, by which the
@@ -80,7 +92,7 @@ const (
 	flagNoVeto = 8
 	flagQuota  = 16
 	flagForced = 32
-	flagFirst  = 64
+	flagJoined = 64 // belongs to the same request as the ask before it
 )
 
 // Add appends an ask. Its key must not change until the reply is decoded.
@@ -95,7 +107,7 @@ func (c *Call) Add(a *Ask) {
 	set(flagNoVeto, !a.hasSay())
 	set(flagQuota, a.Quota)
 	set(flagForced, a.Mode == Forced)
-	set(flagFirst, len(c.asked) == 0 || a.Group != c.group)
+	set(flagJoined, len(c.asked) > 0 && a.Group == c.group)
 	c.group = a.Group
 
 	key, known := c.keyOf[string(a.Key)]
@@ -109,6 +121,9 @@ func (c *Call) Add(a *Ask) {
 		c.limits = append(c.limits, a.Limit)
 		limit = uint32(len(c.limits))
 		c.indexOf[a.Limit] = limit
+		if a.Limit.Algorithm == SlidingWindowLog {
+			c.logs++
+		}
 	}
 	c.asks = append(c.asks, flags)
 	c.asks = binary.LittleEndian.AppendUint32(c.asks, key)
@@ -129,6 +144,7 @@ func (c *Call) Args() []byte {
 	b := appendNumber(c.args[:0], c.now)
 	b = appendNumber(b, int64(c.slack/time.Millisecond))
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(c.limits)))
+	b = binary.LittleEndian.AppendUint32(b, c.logs)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(c.asked)))
 	for _, l := range c.limits {
 		b = c.appendLimit(b, l)

@@ -43,7 +43,7 @@ type scripted struct {
 	call   Call
 }
 
-func newScripted(t *testing.T) *scripted {
+func newScripted(t testing.TB) *scripted {
 	t.Helper()
 	client := redistest.Start(t, redistest.Options{}).Client()
 	sha, err := client.ScriptLoad(context.Background(), Script).Result()
@@ -53,12 +53,20 @@ func newScripted(t *testing.T) *scripted {
 	return &scripted{client: client, sha: sha}
 }
 
-func (s *scripted) decide(t *testing.T, now int64, asks []Ask, out []Decision) {
+func (s *scripted) decide(t testing.TB, now int64, asks []Ask, out []Decision) {
 	t.Helper()
 	s.call.Reset(now, time.Hour) // the test's clock is not the server's
 	for i := range asks {
 		s.call.Add(&asks[i])
 	}
+	if err := s.call.Decode(s.run(t), out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run sends the call and returns the reply.
+func (s *scripted) run(t testing.TB) []byte {
+	t.Helper()
 	keys := make([]string, len(s.call.Keys()))
 	for i, key := range s.call.Keys() {
 		keys[i] = string(key)
@@ -67,9 +75,7 @@ func (s *scripted) decide(t *testing.T, now int64, asks []Ask, out []Decision) {
 	if err != nil {
 		t.Fatalf("script: %v", err)
 	}
-	if err := s.call.Decode([]byte(reply), out); err != nil {
-		t.Fatal(err)
-	}
+	return []byte(reply)
 }
 
 // TestGoAndLuaAgree plays random histories of whole calls, of several requests

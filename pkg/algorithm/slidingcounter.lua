@@ -7,48 +7,54 @@ function sliding_window_counter.repair(l, s, now)
 end
 
 local function roll(l, s, now)
+	local at, used, aux = s.at, s.used, s.aux
 	local begin = now - now % l.window_us
-	if s.used == 0 and s.aux == 0 or s.at < begin - l.window_us then
-		s.at, s.used, s.aux = begin, 0, 0
-	elseif s.at == begin - l.window_us then
-		s.at, s.used, s.aux = begin, 0, s.used
+	if used == 0 and aux == 0 or at < begin - l.window_us then
+		at, used, aux = begin, 0, 0
+	elseif at == begin - l.window_us then
+		at, used, aux = begin, 0, used
 	end
-	s.used, s.aux = min(s.used, l.max_used), min(s.aux, l.max_used)
-	return floor(max(0, now - s.at) / l.tick)
+	return at, min(used, l.max_used), min(aux, l.max_used), floor(max(0, now - at) / l.tick)
 end
 
 -- retry: ticks from the beginning of the state's window until hits fit.
-local function retry(l, s, hits)
-	if s.used + hits <= l.requests then
-		return l.window - floor((l.requests - s.used - hits) * l.window / s.aux)
+local function retry(l, used, aux, hits)
+	if used + hits <= l.requests then
+		return l.window - floor((l.requests - used - hits) * l.window / aux)
 	end
-	return l.window + max(0, l.window - floor((l.requests - hits) * l.window / s.used))
+	return l.window + max(0, l.window - floor((l.requests - hits) * l.window / used))
+end
+
+local function expiry(l, at, used, aux)
+	if used > 0 then return at + 2 * l.window_us end
+	if aux > 0 then return at + l.window_us end
+	return 0
 end
 
 function sliding_window_counter.decide(l, s, now, hits, how)
-	local elapsed = roll(l, s, now)
-	local carried = s.aux * (l.window - elapsed)
-	local before = s.used + ceil(carried / l.window)
-	local fits = s.used + hits <= l.requests and carried + (s.used + hits) * l.window <= l.requests * l.window
-	local used, aux = s.used, s.aux
+	local at, rolled_used, rolled_aux, elapsed = roll(l, s, now)
+	local carried = rolled_aux * (l.window - elapsed)
+	local before = rolled_used + ceil(carried / l.window)
+	local fits = rolled_used + hits <= l.requests and carried + (rolled_used + hits) * l.window <= l.requests * l.window
+	local used, aux = rolled_used, rolled_aux
 	if how == GIVE_BACK then
 		local from_current = min(hits, used)
-		s.used = used - from_current
-		s.aux = max(0, aux - (hits - from_current))
+		used = used - from_current
+		aux = max(0, aux - (hits - from_current))
 	elseif how == SPEND or fits then
-		s.used = min(used + hits, l.max_used)
+		used = min(used + hits, l.max_used)
 	end
-	s.dirty = s.dirty or s.used ~= used or s.aux ~= aux
-	local after = s.used + ceil(s.aux * (l.window - elapsed) / l.window)
+	local after = used + ceil(aux * (l.window - elapsed) / l.window)
 	local again
 	if not fits and how ~= GIVE_BACK and hits <= l.requests then
-		again = s.at + retry(l, s, hits) * l.tick
+		again = at + retry(l, used, aux, hits) * l.tick
 	end
-	return verdict(fits, how, hits, before, after, again)
+	if used ~= rolled_used or aux ~= rolled_aux then
+		s.at, s.used, s.aux, s.dirty = at, used, aux, true
+	end
+	return fits or how == GIVE_BACK, before, after, again, expiry(l, at, used, aux)
 end
 
 function sliding_window_counter.expiry(l, s)
-	if s.used > 0 then return s.at + 2 * l.window_us end
-	if s.aux > 0 then return s.at + l.window_us end
-	return 0
+	return expiry(l, s.at, s.used, s.aux)
 end

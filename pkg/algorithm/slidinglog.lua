@@ -2,7 +2,8 @@ local sliding_window_log = {}
 
 -- A log stays in Redis as a list, oldest first, and is looked into where
 -- needed. Of the stored entries those from first (counted from 0) up to n are
--- still in it; behind them come runs of c entries at the instant t.
+-- still in it; behind them come runs of c entries at the instant t. What was
+-- looked up is kept in seen.
 
 local function length(s)
 	local total = s.n - s.first
@@ -17,18 +18,28 @@ local function nth(s, i)
 		if i <= run.c then return run.t end
 		i = i - run.c
 	end
-	local t = tonumber((redis.call("LINDEX", s.key, s.n - i)))
+	local index = s.n - i
+	local t = s.seen[index]
+	if t then return t end
+	t = tonumber((call("LINDEX", s.key, index)))
 	if not t or t < 0 or t ~= floor(t) or t > 2 * MAX_EXACT then
 		s.corrupt = true
-		return 0
+		t = 0
 	end
+	s.seen[index] = t
 	return t
 end
 
--- live: how many of the newest entries are later than cutoff.
+-- live: how many of the newest entries are later than cutoff. Most often all
+-- but a few are, so that the search begins at the oldest, in growing steps.
 local function live(s, cutoff)
-	local low, high = 0, length(s)
-	if high > 0 and nth(s, high) > cutoff then return high end
+	local high, step = length(s), 1
+	if high == 0 or nth(s, high) > cutoff then return high end
+	local low = high
+	while low > 0 and nth(s, low) <= cutoff do
+		low, high, step = low - step, low - 1, 2 * step
+	end
+	low = max(low, 0)
 	while low < high do
 		local middle = ceil((low + high) / 2)
 		if nth(s, middle) > cutoff then low = middle else high = middle - 1 end
@@ -103,7 +114,7 @@ function sliding_window_log.decide(l, s, now, hits, how)
 	if not fits and how ~= GIVE_BACK and hits <= l.requests then
 		again = nth(s, 1 + l.requests - hits) + l.window_us
 	end
-	return verdict(fits, how, hits, before, after, again)
+	return fits or how == GIVE_BACK, before, after, again, sliding_window_log.expiry(l, s)
 end
 
 function sliding_window_log.expiry(l, s)

@@ -15,7 +15,7 @@ var tokenBucketLua string
 // bucket is emptied at once.
 var TokenBucket = &Algorithm{
 	Name:   "token_bucket",
-	Lua:    tokenBucketLua,
+	Lua:    bucketLua + tokenBucketLua,
 	bucket: true,
 	fit:    fitBucket,
 	repair: repairBucket,

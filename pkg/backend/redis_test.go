@@ -124,7 +124,7 @@ func TestRedisCorruptKeyFailsItsOwnRequests(t *testing.T) {
 		spoil := map[string]func(k []byte){
 			"hash":    func(k []byte) { s.Do(t, "hset", k, "f", "v") },
 			"text":    func(k []byte) { s.Do(t, "set", k, "not a state") },
-			"garbage": func(k []byte) { s.Do(t, "set", k, bytes.Repeat([]byte{0xff}, 24)) },
+			"garbage": func(k []byte) { s.Do(t, "set", k, bytes.Repeat([]byte{0xff}, 26)) },
 			"list":    func(k []byte) { s.Do(t, "rpush", k, "not an instant") },
 		}
 		for how, spoil := range spoil {

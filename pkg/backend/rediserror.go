@@ -40,7 +40,7 @@ var refusals = []struct {
 	{"NOREPLICAS", giveUp, ""},
 	{"NOAUTH", giveUp, "a password is needed"},
 	{"WRONGPASS", giveUp, ""},
-	{"NOPERM", giveUp, "the user needs EVALSHA, EVAL, SCRIPT and the commands GET, SET, DEL, PEXPIRE, L* and RPUSH on all keys"},
+	{"NOPERM", giveUp, "the user needs EVALSHA, EVAL, SCRIPT, TIME, and on all keys MGET, EXISTS, TYPE, SET, SETRANGE, DEL, PEXPIRE, LLEN, LINDEX, LTRIM and RPUSH"},
 	{"ERR max number of clients", giveUp, ""},
 	{"ERR invalid password", giveUp, ""},
 	{"ERR invalid DB index", giveUp, ""},
