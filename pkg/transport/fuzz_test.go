@@ -142,7 +142,7 @@ func seeds() [][]byte {
 		p := &peer{}
 		p.framer = http2.NewFramer(&p.out, nil)
 		p.framer.AllowIllegalWrites = true
-		p.encoder = hpack.NewEncoder(&p.block)
+		p.encoder = newEncoder(p)
 		say(p)
 		all = append(all, p.out.Bytes())
 	}
@@ -187,7 +187,7 @@ func seeds() [][]byte {
 func conversation(data []byte) (said []byte, want map[uint32]string) {
 	p := &peer{}
 	p.framer = http2.NewFramer(&p.out, nil)
-	p.encoder = hpack.NewEncoder(&p.block)
+	p.encoder = newEncoder(p)
 	want = map[uint32]string{}
 	next := func() (b byte) {
 		if len(data) > 0 {

@@ -174,10 +174,12 @@ func rawPeer(t testing.TB, nc net.Conn) *peer {
 	p.framer = http2.NewFramer(&p.out, nc)
 	p.framer.AllowIllegalWrites = true
 	p.framer.SetMaxReadFrameSize(1 << 20)
-	p.encoder = hpack.NewEncoder(&p.block)
+	p.encoder = newEncoder(p)
 	p.decoder = hpack.NewDecoder(4096, func(f hpack.HeaderField) { p.fields = append(p.fields, f.Name+": "+f.Value) })
 	return p
 }
+
+func newEncoder(p *peer) *hpack.Encoder { return hpack.NewEncoder(&p.block) }
 
 func (p *peer) flush() {
 	p.t.Helper()

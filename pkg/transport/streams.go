@@ -38,7 +38,10 @@ func (c *closings) of(id uint32) closing {
 
 // find returns an open stream, or nil.
 func (c *conn) find(id uint32) *Call {
-	if c.latest != nil && c.latest.id == id {
+	switch {
+	case id > c.maxID: // spares every request a look at the map
+		return nil
+	case c.latest != nil && c.latest.id == id:
 		return c.latest
 	}
 	return c.streams[id]

@@ -1,0 +1,120 @@
+package transport
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"testing"
+
+	"golang.org/x/net/http2"
+)
+
+// load is a net.Conn whose client sends calls in batches, as a proxy does that
+// has many requests to ask about, and takes whatever is answered.
+type load struct {
+	net.Conn
+
+	prepared []byte // a batch
+	streams  []int  // where stream numbers are in it
+	next     uint32 // stream
+	batch    int
+	left     int // calls
+	written  int
+	opening  []byte
+}
+
+// newLoad prepares calls with the headers of Envoy, each with a message of a
+// common size.
+func newLoad(calls, batch int) *load {
+	p := &peer{}
+	l := &load{left: calls, batch: batch, next: 1}
+	p.framer = http2.NewFramer(&p.out, nil)
+	p.encoder = newEncoder(p)
+	headers := requestHeaders("grpc-timeout: 20m", "x-envoy-internal: true", "x-forwarded-for: 10.0.0.7", "x-envoy-expected-rq-timeout-ms: 20")
+	message := string(make([]byte, 60))
+	p.out.Write(opening(window(1 << 20)))
+	p.framer.WriteWindowUpdate(0, 1<<30)
+	p.headers(1, false, headers...)
+	p.framer.WriteData(1, true, framed(message))
+	l.opening = append(l.opening, p.out.Bytes()...)
+	p.out.Reset()
+	for range batch {
+		l.streams = append(l.streams, p.out.Len()+5)
+		p.headers(1, false, headers...)
+		l.streams = append(l.streams, p.out.Len()+5)
+		p.framer.WriteData(1, true, framed(message))
+	}
+	l.prepared = p.out.Bytes()
+	return l
+}
+
+func (l *load) Read(p []byte) (int, error) {
+	if l.opening != nil {
+		n := copy(p, l.opening)
+		if l.opening = l.opening[n:]; len(l.opening) == 0 {
+			l.opening = nil
+		}
+		return n, nil
+	}
+	if l.left <= 0 {
+		return 0, io.EOF
+	}
+	if len(p) < len(l.prepared) {
+		panic(fmt.Sprintf("%d bytes do not fit into %d", len(l.prepared), len(p)))
+	}
+	for i, at := range l.streams {
+		if i%2 == 0 {
+			l.next += 2
+		}
+		binary.BigEndian.PutUint32(l.prepared[at:], l.next)
+	}
+	l.left -= l.batch
+	return copy(p, l.prepared), nil
+}
+
+func (l *load) Write(p []byte) (int, error) {
+	l.written += len(p)
+	return len(p), nil
+}
+
+func (l *load) Close() error { return nil }
+
+// fixed answers every call with the same 40 bytes.
+type fixed struct{}
+
+func (fixed) Handle(_ context.Context, batch []*Call) {
+	for _, call := range batch {
+		call.Reply = append(call.Reply, "0123456789012345678901234567890123456789"...)
+	}
+}
+
+// BenchmarkCalls is what a call costs but for reading and writing the socket,
+// by how many arrive together.
+func BenchmarkCalls(b *testing.B) {
+	for _, batch := range []int{1, 8, 64} {
+		b.Run(strconv.Itoa(batch), func(b *testing.B) {
+			s := newServer(b, Options{Handler: fixed{}, Inline: true})
+			c := newConn(s, newLoad(b.N, batch))
+			c.in = make([]byte, largeBuffer)
+			b.ReportAllocs()
+			b.ResetTimer()
+			c.loop()
+		})
+	}
+}
+
+// BenchmarkConnections is what a connection costs that asks one question.
+func BenchmarkConnections(b *testing.B) {
+	_, addr := start(b, Options{Handler: fixed{}})
+	b.ReportAllocs()
+	for b.Loop() {
+		p := dial(b, addr)
+		p.ask(1, "x")
+		p.reply(1)
+		p.nc.(*net.TCPConn).SetLinger(0)
+		p.nc.Close()
+	}
+}
