@@ -2,32 +2,9 @@ package descriptors
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-)
-
-// shape is a kind of mapping and the fields it may have.
-type shape struct {
-	name   string // with its article
-	fields []string
-}
-
-var (
-	policyShape     = shape{"a policy", []string{"domain", "counting", "defaults", "descriptors"}}
-	defaultsShape   = shape{"defaults", []string{"algorithm", "on_store_error"}}
-	descriptorShape = shape{"a descriptor", []string{
-		"key", "value", "rate_limit", "rate_limits", "descriptors",
-		"shadow_mode", "quota_mode", "share_threshold", "detailed_metric", "value_to_metric", "metadata",
-	}}
-	limitShape = shape{"a rate limit", []string{
-		"requests_per_unit", "unit", "unit_multiplier", "window", "calendar", "time_zone",
-		"algorithm", "burst", "overdraw", "on_store_error", "unlimited", "name", "replaces",
-	}}
-	replacedShape = shape{"an item of replaces", []string{"name"}}
-
-	shapes = []*shape{&policyShape, &defaultsShape, &descriptorShape, &limitShape, &replacedShape}
 )
 
 // fields reads a mapping of the shape. Fields that are empty are left out.
@@ -39,7 +16,7 @@ func (v *value) fields(s *shape) (map[string]*value, bool) {
 	known := make(map[string]*value, len(all))
 	for _, f := range all {
 		switch {
-		case !slices.Contains(s.fields, f.name):
+		case !s.has(f.name):
 			v.flawed = true
 			v.src.add(f.key, f.path(), "%s", s.unknown(f.name))
 		case !f.isNull():
@@ -52,11 +29,11 @@ func (v *value) fields(s *shape) (map[string]*value, bool) {
 // unknown says what is wrong with a field that the shape does not have.
 func (s *shape) unknown(name string) string {
 	for _, other := range shapes {
-		if slices.Contains(other.fields, name) {
-			return fmt.Sprintf("%q belongs in %s, not in %s; allowed here: %s", name, other.name, s.name, strings.Join(s.fields, ", "))
+		if other.has(name) {
+			return fmt.Sprintf("%q belongs in %s, not in %s; allowed here: %s", name, other.name, s.name, strings.Join(s.names(), ", "))
 		}
 	}
-	return fmt.Sprintf("unknown field %s%s", quote(name), didYouMean(name, s.fields))
+	return fmt.Sprintf("unknown field %s%s", quote(name), didYouMean(name, s.names()))
 }
 
 // field is a value of a mapping with the node of its name.

@@ -98,7 +98,7 @@ func reportSpec(at *value, fields map[string]*value, err error) {
 
 // checkUnlimited reports what makes no sense beside unlimited.
 func checkUnlimited(at *value, fields map[string]*value, alone bool) {
-	for _, name := range limitShape.fields {
+	for _, name := range limitShape.names() {
 		switch name {
 		case "unlimited", "name", "replaces":
 			continue

@@ -54,7 +54,7 @@ func readDomain(root, at *value) (string, bool) {
 
 // readCounting sets how the domain counts. Documents that say must agree.
 func (d *draft) readCounting(at *value) {
-	word, ok := at.word("a way of counting", []string{"precise", "reference"})
+	word, ok := at.word("a way of counting", countingWords)
 	if !ok {
 		return
 	}
@@ -88,7 +88,7 @@ func readDefaults(at *value) defaults {
 }
 
 func readFailurePolicy(at *value) algorithm.FailurePolicy {
-	word, _ := at.word("a choice", []string{"error", "allow", "deny"})
+	word, _ := at.word("a choice", failureWords)
 	switch word {
 	case "allow":
 		return algorithm.FailAllow

@@ -2,7 +2,6 @@ package descriptors
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
@@ -26,7 +25,7 @@ func readWindow(at *value, fields map[string]*value) (window, bool) {
 		return readDuration(fields)
 	}
 	if fields["unit"] == nil {
-		at.missing("unit is missing; one of %s, or window with a duration as in 30s", strings.Join(unitNames(), ", "))
+		at.missing("unit is missing; %s, or window with a duration as in 30s", oneOf(unitNames()))
 		return window{}, false
 	}
 	name, ok := fields["unit"].anyCase("a unit", unitNames())
@@ -63,9 +62,8 @@ func readDuration(fields map[string]*value) (window, bool) {
 			good = false
 		}
 	}
-	const allowed = "a duration from 1ms to 876000h, as in 500ms, 30s, 15m, 36h"
 	if at.node.ShortTag() == intTag {
-		at.errorf("%s has no unit; %s", at.what(), allowed)
+		at.errorf("%s has no unit; %s", at.what(), durations)
 		return window{}, false
 	}
 	text, ok := at.text()
@@ -74,7 +72,7 @@ func readDuration(fields map[string]*value) (window, bool) {
 	}
 	length, err := time.ParseDuration(text)
 	if err != nil || length < algorithm.MinWindow || length > algorithm.MaxWindow {
-		at.errorf("%s is not %s", quote(text), allowed)
+		at.errorf("%s is not %s", quote(text), durations)
 		return window{}, false
 	}
 	w := window{length: length}

@@ -67,7 +67,7 @@ func (v *value) boolean() (bool, bool) {
 	}
 	b, ok := plainBool(v.node)
 	if !ok {
-		v.errorf("must be true or false%s, not %s", v.unquoted(), v.what())
+		v.errorf("must be %s%s, not %s", switches, v.unquoted(), v.what())
 	}
 	return b, ok
 }
@@ -75,17 +75,17 @@ func (v *value) boolean() (bool, bool) {
 // whole reads a whole number from least to most.
 func (v *value) whole(least, most uint64) (uint64, bool) {
 	if v.node.Kind != yaml.ScalarNode || v.node.ShortTag() != intTag {
-		v.errorf("must be a whole number from %d to %d%s, not %s", least, most, v.unquoted(), v.what())
+		v.errorf("must be %s%s, not %s", wholeNumbers(least, most), v.unquoted(), v.what())
 		return 0, false
 	}
 	var decoded any
 	if err := v.node.Decode(&decoded); err != nil {
-		v.errorf("must be a whole number from %d to %d, not %s", least, most, v.what())
+		v.errorf("must be %s, not %s", wholeNumbers(least, most), v.what())
 		return 0, false
 	}
 	n, ok := unsigned(decoded)
 	if !ok || n < least || n > most {
-		v.errorf("%s does not fit; a whole number from %d to %d is allowed", shorten(v.node.Value), least, most)
+		v.errorf("%s does not fit; %s is allowed", shorten(v.node.Value), wholeNumbers(least, most))
 		return 0, false
 	}
 	return n, true
@@ -133,6 +133,6 @@ func (v *value) choose(what, text, word string, allowed []string, ok bool) (stri
 	if word := nearest(strings.ToLower(text), allowed); word != "" {
 		near = "; did you mean " + quote(word) + "?"
 	}
-	v.errorf("%s is not %s; one of %s%s", quote(text), what, strings.Join(allowed, ", "), near)
+	v.errorf("%s is not %s; %s%s", quote(text), what, oneOf(allowed), near)
 	return "", false
 }
