@@ -1,18 +1,8 @@
 package integration
 
 import (
-	"context"
-	"fmt"
-	"net"
 	"net/http"
-	"strings"
-	"sync"
 	"testing"
-
-	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // An optional action (skip_if_absent) that finds nothing leaves its entry out.
@@ -30,7 +20,7 @@ const optionalRoutes = `- match: {prefix: /optional}
 // When every action of a descriptor finds nothing, Envoy sends the descriptor all the same, without entries, beside the
 // others. This test records that; the next one is why it matters.
 func TestEnvoySendsEmptyDescriptors(t *testing.T) {
-	recorder, address := startRecorder(t)
+	scribe, address := startScribe(t)
 	client := startEnvoy(t, envoyOptions{ratelimitd: []string{address}, routes: optionalRoutes}).client(t, "")
 	tests := []struct {
 		headers []string
@@ -43,7 +33,7 @@ func TestEnvoySendsEmptyDescriptors(t *testing.T) {
 	}
 	for _, test := range tests {
 		client.mustGet(t, "/optional", test.headers...)
-		if got := recorder.take(); got != test.want {
+		if got := scribe.take(); got != test.want {
 			t.Errorf("headers %q: Envoy sent %s, want %s", test.headers, got, test.want)
 		}
 	}
@@ -66,50 +56,4 @@ descriptors:
 		}
 	}
 	envoy.wantNoErrors(t)
-}
-
-// recorder is a rate limit service that allows everything and keeps what it was asked.
-type recorder struct {
-	mu   sync.Mutex
-	last *rlsv3.RateLimitRequest // guarded by mu
-}
-
-// ShouldRateLimit keeps the request and answers OK.
-func (r *recorder) ShouldRateLimit(_ context.Context, req *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.last = req
-	return &rlsv3.RateLimitResponse{OverallCode: rlsv3.RateLimitResponse_OK}, nil
-}
-
-// take returns the descriptors of the last request, as [key=value key=value] each.
-func (r *recorder) take() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var descriptors []string
-	for _, d := range r.last.GetDescriptors() {
-		var entries []string
-		for _, e := range d.GetEntries() {
-			entries = append(entries, e.GetKey()+"="+e.GetValue())
-		}
-		descriptors = append(descriptors, fmt.Sprint(entries))
-	}
-	r.last = nil
-	return strings.Join(descriptors, " ")
-}
-
-// startRecorder serves a recorder, with health checks, and returns its address.
-func startRecorder(t *testing.T) (*recorder, string) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, server, checks := &recorder{}, grpc.NewServer(), health.NewServer()
-	rlsv3.RegisterRateLimitServiceServer(server, r)
-	checks.SetServingStatus("ratelimit", healthv1.HealthCheckResponse_SERVING)
-	healthv1.RegisterHealthServer(server, checks)
-	go func() { _ = server.Serve(listener) }() // until Stop
-	t.Cleanup(server.Stop)
-	return r, listener.Addr().String()
 }
