@@ -5,6 +5,7 @@ FUZZTIME ?= 1m
 
 TOOLS := $(CURDIR)/.tools
 ENVOY := $(TOOLS)/envoy-$(ENVOY_VERSION)
+H2SPEC := $(TOOLS)/h2spec-2.2.1# as in tools/fetch-h2spec
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
 SHELL := bash
@@ -76,7 +77,7 @@ fuzz: ## Fuzz every target for FUZZTIME (1m) each
 	done
 
 .PHONY: tools
-tools: system $(ENVOY) ## Install and fetch what the tests need
+tools: system $(ENVOY) $(H2SPEC) ## Install and fetch what the tests need
 
 .PHONY: system
 system:
@@ -92,6 +93,10 @@ $(ENVOY): tools/envoy.txt tools/fetch-envoy | system
 	@echo "fetching Envoy $(ENVOY_VERSION)"
 	@tools/fetch-envoy $@
 	@touch $@
+
+$(H2SPEC): tools/fetch-h2spec
+	@echo "building h2spec"
+	@tools/fetch-h2spec $@
 
 $(GOLANGCI_LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), which takes a minute"
