@@ -1,6 +1,9 @@
 package docs
 
 import (
+	"io"
+	"net"
+	"net/http"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -150,16 +153,41 @@ func (s *session) background(t *testing.T, b *block) {
 	}()
 	s.running = append(s.running, w)
 	expected := b.expects(c.output, true)
-	for end := time.Now().Add(patience); !expected.MatchString(b.mask(outputLines(s.there(w.output.all())))); time.Sleep(10 * time.Millisecond) {
+	w.await(t, s, b, func() bool { return expected.MatchString(b.mask(outputLines(s.there(w.output.all())))) })
+	if strings.Contains(c.text, "envoy -c") || strings.Contains(c.text, "demo") {
+		w.await(t, s, b, s.envoyIsReady)
+	}
+}
+
+// await waits until a condition holds.
+func (w *terminal) await(t *testing.T, s *session, b *block, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
 		select {
 		case <-w.ended:
-			t.Fatalf("%s: `%s` ended:\n%s", b.at, c.text, s.there(w.output.all()))
+			t.Fatalf("%s: the command ended:\n%s", b.at, s.there(w.output.all()))
 		default:
 		}
 		if time.Now().After(end) {
-			t.Fatalf("%s: `%s` printed, in %v,\n%s\nthe page shows\n%s", b.at, c.text, patience, s.there(w.output.all()), strings.Join(c.output, "\n"))
+			t.Fatalf("%s: after %v the command had printed\n%s\nthe page shows\n%s", b.at, patience, s.there(w.output.all()), b.text())
 		}
 	}
+}
+
+// envoyIsReady says whether Envoy takes requests and counts ratelimitd as healthy. Before that it would let requests through.
+func (s *session) envoyIsReady() bool {
+	address := s.here("127.0.0.1:9901")
+	resp, err := http.Get("http://" + address + "/stats?filter=cluster.ratelimitd.membership_healthy")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	conn, refused := net.Dial("tcp", s.here("127.0.0.1:10000"))
+	if refused == nil {
+		conn.Close()
+	}
+	return err == nil && refused == nil && strings.Contains(string(text), "membership_healthy: 1")
 }
 
 // stop ends what runs in the background, as Ctrl-C does, and kills what does not end.
@@ -172,6 +200,9 @@ func (s *session) stop() {
 		}
 		_ = syscall.Kill(-w.shell.Process.Pid, syscall.SIGKILL)
 		<-w.ended
+	}
+	for end := time.Now().Add(20 * time.Second); len(s.running) > 0 && !s.portsFree() && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond) // those that a shell had started end after it
 	}
 	s.running = nil
 }

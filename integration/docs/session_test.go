@@ -50,11 +50,17 @@ func newSession(t *testing.T) *session {
 	s.copyTree(t)
 	path := s.tools(t)
 	s.env = []string{
-		"PATH=" + path + ":" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "LC_ALL=C.UTF-8", "GOFLAGS=-trimpath",
-		"GOPROXY=" + os.Getenv("GOPROXY"), "GOSUMDB=" + os.Getenv("GOSUMDB"),
+		"PATH=" + path + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "LC_ALL=C.UTF-8", "GOFLAGS=-trimpath",
 		s.here("RATELIMITD_GRPC_ADDRESS=127.0.0.1:8081"), s.here("RATELIMITD_HTTP_ADDRESS=127.0.0.1:8080"),
 		s.here("RATELIMITD_ADMIN_ADDRESS=127.0.0.1:6070"), s.here("RATELIMITD_REDIS_URL=redis://127.0.0.1:6379"),
 		"RATELIMITD_STORE_TIMEOUT=5s", "RATELIMITD_DRAIN_DELAY=0s",
+	}
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY", "GOSUMDB"} { // go finds them by HOME
+		value, err := exec.Command("go", "env", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.env = append(s.env, name+"="+strings.TrimSpace(string(value)))
 	}
 	t.Cleanup(s.end)
 	return s
@@ -66,21 +72,34 @@ func freePorts(t *testing.T, n int) int {
 	t.Helper()
 	for range 100 {
 		first := 12000 + rand.IntN(18000)
-		taken := 0
-		for port := first; port < first+n && taken == 0; port++ {
-			conn, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
-			if err != nil {
-				taken = port
-				continue
-			}
-			conn.Close()
+		free := true
+		for port := first; port < first+n && free; port++ {
+			free = isFree(strconv.Itoa(port))
 		}
-		if taken == 0 {
+		if free {
 			return first
 		}
 	}
 	t.Fatal("found no free ports in 100 tries")
 	return 0
+}
+
+func isFree(port string) bool {
+	listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err == nil {
+		listener.Close()
+	}
+	return err == nil
+}
+
+// portsFree says whether nothing of the session listens any longer.
+func (s *session) portsFree() bool {
+	for port := range s.back {
+		if !isFree(port) {
+			return false
+		}
+	}
+	return true
 }
 
 // copyTree copies the files of the project, with the session's ports. Answers may be late, for the machine may be busy;
@@ -128,6 +147,12 @@ func (s *session) copyFile(path, relative string, info fs.FileInfo) error {
 	return os.Chtimes(copied, info.ModTime(), info.ModTime()) // make compares them
 }
 
+// version is the end of a fetched tool's name.
+var version = regexp.MustCompile(`-v?\d[\d.]*$`)
+
+// outside are programs that a test must not run, for they might reach somebody's cluster.
+var outside = []string{"docker", "helm", "istioctl", "kubectl"}
+
 // tools makes a folder of the programs that commands may use, and puts those that make has fetched where make looks.
 func (s *session) tools(t *testing.T) string {
 	t.Helper()
@@ -142,12 +167,18 @@ func (s *session) tools(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for _, file := range files { // envoy-1.40.0 is envoy
-		if name, _, versioned := strings.Cut(file.Name(), "-"); versioned {
+		if name := version.ReplaceAllString(file.Name(), ""); !file.IsDir() {
 			links[filepath.Join(bin, name)] = filepath.Join(fetched, file.Name())
 		}
 	}
 	for link, to := range links {
 		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range outside {
+		script := "#!/bin/sh\necho " + name + " reaches beyond this machine: mark the block as not run >&2\nexit 1\n"
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(script), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
