@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/ratelimitd/ratelimitd/pkg/transport"
 )
@@ -96,10 +94,7 @@ func checkReport(t *testing.T, file string) {
 // serveTransport serves the transport, with a handler that allows everything, and returns its address.
 func serveTransport(t *testing.T, secure bool) string {
 	t.Helper()
-	other, checks := grpc.NewServer(), health.NewServer()
-	checks.SetServingStatus("ratelimit", healthv1.HealthCheckResponse_SERVING)
-	healthv1.RegisterHealthServer(other, checks)
-	s, err := transport.New(transport.Options{Method: rateLimitPath, Handler: allowAll{}, Other: other})
+	s, err := transport.New(transport.Options{Method: rateLimitPath, Handler: allowAll{}, Other: grpc.NewServer()})
 	if err != nil {
 		t.Fatal(err)
 	}
