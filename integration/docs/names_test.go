@@ -14,8 +14,8 @@ import (
 var (
 	markdownLink = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	htmlSource   = regexp.MustCompile(`(?:src|href|srcset)="([^"]+)"`)
-	heading      = regexp.MustCompile("^#+ (.*)$")
-	unspoken     = regexp.MustCompile("[^\\p{L}\\p{N} _-]")
+	heading      = regexp.MustCompile(`^#+ (.*)$`)
+	unspoken     = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	variable     = regexp.MustCompile(`\bRATELIMITD_[A-Z_]+\b`)
 	metric       = regexp.MustCompile(`\bratelimitd_[a-z_]+\b`)
 )

@@ -83,7 +83,7 @@ func parsePage(path, text string) (*page, error) {
 		case strings.HasPrefix(line, "~~~"):
 			return nil, fmt.Errorf("%s: fence with ```, not ~~~", at)
 		case strings.HasPrefix(line, "```"):
-			indent := p.lines[i][:strings.Index(p.lines[i], "`")]
+			indent, _, _ := strings.Cut(p.lines[i], "`")
 			next.at, next.first = at, i+1
 			next.words = strings.Fields(strings.TrimPrefix(line, "```"))
 			if len(next.words) > 0 {

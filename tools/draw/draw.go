@@ -24,9 +24,8 @@ func drawAlgorithm(r *run) string {
 	counts := lastWindow(passed)
 	highest := most(counts)
 	p = c.panel(fmt.Sprintf("let through in the 10 s before, counted: at most %.0f", highest.used), 76, 21, 0, 10, 20)
-	p.limit(requests, "")
-	p.area(counts, blue, .15)
-	p.curve(counts, `stroke="`+blue+`" stroke-width="1.5"`)
+	p.limit("")
+	p.curve(counts)
 	c.addf(`<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`, x(highest.at), p.y(highest.used), blue)
 	return c.svg(r.algorithm.Name, fmt.Sprintf("The traffic of all pictures, decided by %s: ten requests in ten seconds.", r.algorithm.Name))
 }
@@ -36,32 +35,28 @@ func drawState(c *canvas, r *run) {
 	switch r.algorithm {
 	case algorithm.FixedWindow:
 		p := c.panel("what it counts: requests since the boundary", 110, 11.5, 0, 5, 10)
-		p.limit(requests, "limit 10")
-		p.area(r.looks, blue, .15)
-		p.curve(r.looks, `stroke="`+blue+`" stroke-width="1.5"`)
+		p.limit("limit 10")
+		p.curve(r.looks)
 	case algorithm.SlidingWindowLog:
 		p := c.panel("what it keeps: each request for 10 s, at most ten at a time", 110, requests)
 		p.lives(r.passed())
 	case algorithm.SlidingWindowCounter:
 		p := c.panel("what it estimates: requests since the boundary (dark) + the weight of the window before (light)", 110, 11.5, 0, 5, 10)
-		p.limit(requests, "limit 10")
-		p.area(r.looks, blue, .15)
-		p.area(inWindow(r.passed()), blue, .35)
-		p.curve(r.looks, `stroke="`+blue+`" stroke-width="1.5"`)
+		p.limit("limit 10")
+		p.area(inWindow(r.passed()), .35)
+		p.curve(r.looks)
 	case algorithm.TokenBucket:
 		p := c.panel("what it holds: tokens, one more each second", 110, 11.5, 0, 5, 10)
-		p.limit(requests, "capacity 10")
+		p.limit("capacity 10")
 		tokens := make([]look, len(r.looks))
 		for i, l := range r.looks {
 			tokens[i] = look{l.at, requests - l.used}
 		}
-		p.area(tokens, blue, .15)
-		p.curve(tokens, `stroke="`+blue+`" stroke-width="1.5"`)
+		p.curve(tokens)
 	case algorithm.LeakyBucket:
 		p := c.panel("how full it is: one leaves each second", 110, 11.5, 0, 5, 10)
-		p.limit(requests, "capacity 10")
-		p.area(r.looks, blue, .15)
-		p.curve(r.looks, `stroke="`+blue+`" stroke-width="1.5"`)
+		p.limit("capacity 10")
+		p.curve(r.looks)
 	}
 }
 

@@ -85,10 +85,11 @@ func (p *panel) y(value float64) float64 {
 	return p.bottom - (p.bottom-p.top)*value/p.highest
 }
 
-// limit draws a dashed line.
-func (p *panel) limit(value float64, words string) {
-	p.c.line(left, p.y(value), right, p.y(value), `stroke="`+grey+`" stroke-dasharray="5 4"`)
-	p.c.text(right, p.y(value)-5, "end", words)
+// limit draws a dashed line where the limit is.
+func (p *panel) limit(words string) {
+	y := p.y(requests)
+	p.c.line(left, y, right, y, `stroke="`+grey+`" stroke-dasharray="5 4"`)
+	p.c.text(right, y-5, "end", words)
 }
 
 // path is a curve through values. Points on a line with their neighbours are
@@ -118,14 +119,16 @@ func between(a, b, c look) bool {
 }
 
 // area fills below a curve.
-func (p *panel) area(values []look, colour string, opacity float64) {
+func (p *panel) area(values []look, opacity float64) {
 	first, last := values[0], values[len(values)-1]
 	p.c.addf(`<path d="%sL%.1f %.1fL%.1f %.1fZ" fill="%s" fill-opacity="%.2f"/>`,
-		p.path(values), x(last.at), p.bottom, x(first.at), p.bottom, colour, opacity)
+		p.path(values), x(last.at), p.bottom, x(first.at), p.bottom, blue, opacity)
 }
 
-func (p *panel) curve(values []look, style string) {
-	p.c.addf(`<path d="%s" fill="none" %s/>`, p.path(values), style)
+// curve draws values with the area below them.
+func (p *panel) curve(values []look) {
+	p.area(values, .15)
+	p.c.addf(`<path d="%s" fill="none" stroke="%s" stroke-width="1.5"/>`, p.path(values), blue)
 }
 
 // svg closes the picture with the axis of time.
