@@ -2,6 +2,8 @@ package integration
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -32,6 +34,17 @@ var askedRoutes = `
     cluster: backend
     rate_limits:
       - actions: [{request_headers: {header_name: ":path", descriptor_key: path}}]
+- match: {prefix: /no-query}
+  route:
+    cluster: backend
+    rate_limits:
+      - actions:
+          - extension:
+              name: envoy.rate_limit_descriptors.expr
+              typed_config:
+                "@type": type.googleapis.com/envoy.extensions.rate_limit_descriptors.expr.v3.Descriptor
+                descriptor_key: path
+                text: request.url_path
 - match: {prefix: /anonymous}
   route:
     cluster: backend
@@ -48,6 +61,12 @@ var askedRoutes = `
   route: {cluster: backend}` + fmt.Sprintf(perRoute, filterName, `rate_limits:
         - actions: [{generic_key: {descriptor_key: by, descriptor_value: header}}]
           hits_addend: {format: "%REQ(x-cost)%"}`) + `
+- match: {prefix: /guarded-cost, headers: [{name: x-cost, string_match: {safe_regex: {regex: "[0-9]{1,6}"}}}]}
+  route: {cluster: backend}` + fmt.Sprintf(perRoute, filterName, `rate_limits:
+        - actions: [{generic_key: {descriptor_key: by, descriptor_value: guarded}}]
+          hits_addend: {format: "%REQ(x-cost)%"}`) + `
+- match: {prefix: /guarded-cost}
+  direct_response: {status: 400}
 - match: {prefix: /ignored-cost}
   route:
     cluster: backend
@@ -94,6 +113,7 @@ func TestWhatEnvoyAsks(t *testing.T) {
 		{"/two", nil, ""}, // no descriptor, no call
 		{"/two", []string{"x-user-id: "}, "[user=]"}, // there, and empty
 		{"/path/a?n=1", nil, "[path=/path/a?n=1]"},   // with the query string
+		{"/no-query/a?n=1", nil, "[path=/no-query/a]"},
 		{"/anonymous", []string{"x-user-id: alice"}, "[user=alice]"},
 		{"/anonymous", nil, "[user=nobody remote_address=127.0.0.1]"},
 
@@ -105,6 +125,8 @@ func TestWhatEnvoyAsks(t *testing.T) {
 		{"/cost", []string{"x-cost: -4"}, ""},
 		{"/cost", []string{"x-cost: much"}, ""},
 		{"/cost", nil, "[by=header]*1"}, // by the header mutation of deploy/envoy/envoy.yaml
+		{"/guarded-cost", []string{"x-cost: 7"}, "[by=guarded]*7"},
+		{"/guarded-cost", []string{"x-cost: 7x"}, ""}, // answered 400 by another route
 		{"/ignored-cost", nil, "[by=number]"},
 		{"/afterwards", nil, "[when=before], [when=after]*7"}, // two calls
 
@@ -119,6 +141,39 @@ func TestWhatEnvoyAsks(t *testing.T) {
 			t.Errorf("%s %q: Envoy asked about %q, want %q", row.path, row.headers, got, row.want)
 		}
 	}
+}
+
+// What is charged after the response is charged for refused requests too.
+func TestRefusedRequestsAreChargedAfterwards(t *testing.T) {
+	server := serve(t, policyDir(t, `
+domain: edge
+descriptors:
+  - {key: when, value: before, rate_limit: {requests_per_unit: 0, unit: hour}}
+  - {key: when, value: after, rate_limit: {requests_per_unit: 1000, window: 100h}}
+`))
+	envoy := startEnvoy(t, envoyOptions{ratelimitd: []string{server.grpc}, routes: strings.TrimPrefix(askedRoutes, "\n")})
+	ask{1, "/afterwards", "", nil, http.StatusTooManyRequests}.run(t, envoy)
+	envoy.waitIdle(t)
+	if got := server.metric(t, `ratelimitd_hits_total{domain="edge",rule="edge/when=after"}`); got != "7" {
+		t.Errorf("%q hits were charged, want 7", got)
+	}
+}
+
+// metric returns the value of a series that /metrics shows; empty if it does not.
+func (s *ratelimitd) metric(t *testing.T, series string) string {
+	t.Helper()
+	resp, err := http.Get("http://" + s.http + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "\n"+series+" ")
+	value, _, _ := strings.Cut(after, "\n")
+	return value
 }
 
 // A route with rate limits of its own leaves those of its virtual host out, unless it says otherwise.
