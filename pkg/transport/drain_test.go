@@ -70,43 +70,6 @@ func TestGracefulStopOfSilentClients(t *testing.T) {
 	s.GracefulStop(context.Background()) // again
 }
 
-// When there is no more time, calls are lost.
-func TestGracefulStopEnds(t *testing.T) {
-	s, addr := start(t, Options{})
-	p := dial(t, addr)
-	p.ask(1, "sleep 1h")
-	p.settle2()
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	s.GracefulStop(ctx)
-	p.closed()
-	if p.replies[1] != nil {
-		t.Error("the call was answered")
-	}
-}
-
-func TestConnectionAge(t *testing.T) {
-	_, addr := start(t, Options{ConnectionAge: 50 * time.Millisecond, ConnectionGrace: 300 * time.Millisecond})
-	p := dial(t, addr)
-	p.ask(1, "sleep 150ms")
-	p.flush()
-	p.until("GOAWAY", func() bool { return p.saw("GOAWAY 2147483647 NO_ERROR") })
-	p.until("PING", func() bool { return p.saw("PING") })
-	p.framer.WritePing(true, drainPing)
-	if got := p.reply(1).message(); got != "slept" {
-		t.Errorf("got %q", got)
-	}
-	p.closed()
-
-	p = dial(t, addr)
-	p.ask(1, "sleep 1h") // longer than the grace
-	p.flush()
-	p.closed()
-	if !p.saw("GOAWAY") || p.replies[1] != nil {
-		t.Errorf("saw %q", p.frames)
-	}
-}
-
 func TestJitter(t *testing.T) {
 	if jitter(0) != 0 {
 		t.Error("no age has a jitter")

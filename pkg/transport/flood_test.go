@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"crypto/tls"
 	"fmt"
 	"net"
 	"runtime"
@@ -47,7 +46,8 @@ func TestFloods(t *testing.T) {
 		{"streams past the limit", func(p *peer, i uint32) { p.headers(1+2*i, false, requestHeaders()...) }, http2.ErrCodeEnhanceYourCalm},
 		{"DATA on closed streams", func(p *peer, i uint32) {
 			if i == 0 {
-				p.says(1, "x", "x")
+				p.headers(1, false, requestHeaders()...)
+				p.framer.WriteRSTStream(1, http2.ErrCodeCancel)
 			}
 			p.framer.WriteData(1, false, nil)
 		}, http2.ErrCodeEnhanceYourCalm},
@@ -199,59 +199,6 @@ func waitFor(t testing.TB, what string, so func() bool) {
 			t.Fatal("waited in vain for " + what)
 		}
 	}
-}
-
-// Who does not get through the handshake, or stops in the middle of something,
-// does not stay.
-func TestHalfOpen(t *testing.T) {
-	_, addr := start(t, Options{HandshakeTimeout: 100 * time.Millisecond, WriteTimeout: 100 * time.Millisecond, KeepaliveTime: 100 * time.Millisecond, KeepaliveTimeout: 100 * time.Millisecond})
-	for _, send := range []string{"", "PRI", http2.ClientPreface, http2.ClientPreface + "\x00\x00"} {
-		nc, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		p := rawPeer(t, nc)
-		p.out.WriteString(send)
-		p.flush()
-		p.closed()
-	}
-	p := dial(t, addr)
-	p.headers(1, false, requestHeaders()...) // and never its message
-	p.wasReset(1, http2.ErrCodeCancel)
-	p.closed() // since it does not answer PINGs
-
-	p = dial(t, addr)
-	p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x82}})
-	p.flush()
-	p.closed()
-}
-
-func TestTLSHandshakeTimeout(t *testing.T) {
-	s := newServer(t, Options{HandshakeTimeout: 50 * time.Millisecond})
-	plain, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Serve(tls.NewListener(plain, &tls.Config{Certificates: []tls.Certificate{certificate(t)}, NextProtos: []string{"h2"}}))
-	t.Cleanup(s.Stop)
-	nc, err := net.Dial("tcp", plain.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	rawPeer(t, nc).closed()
-}
-
-// An idle client that answers PINGs stays.
-func TestKeepalive(t *testing.T) {
-	_, addr := start(t, Options{KeepaliveTime: 30 * time.Millisecond, KeepaliveTimeout: 60 * time.Millisecond})
-	p := dial(t, addr)
-	for p.count("PING") < 10 {
-		before := p.count("PING")
-		p.until("PING", func() bool { return p.count("PING") > before })
-		p.framer.WritePing(true, [8]byte{})
-		p.flush()
-	}
-	p.says(1, "x", "x")
 }
 
 // Goroutines and memory are as before after connections that end in any way.

@@ -121,6 +121,7 @@ type peer struct {
 	fields  []string
 	replies map[uint32]*reply
 	frames  []string // what arrived, in short
+	ping    [8]byte  // of the latest PING
 	goaway  *http2.GoAwayFrame
 	resets  map[uint32]http2.ErrCode
 	gone    chan struct{} // closed by a test that reads in the background
@@ -232,6 +233,10 @@ func (p *peer) ask(id uint32, message string, more ...string) {
 // read takes in one frame.
 func (p *peer) read() error {
 	p.nc.SetReadDeadline(time.Now().Add(patience))
+	return p.framedRead()
+}
+
+func (p *peer) framedRead() error {
 	f, err := p.framer.ReadFrame()
 	if err != nil {
 		return err
@@ -244,6 +249,7 @@ func (p *peer) read() error {
 			name += " ack"
 		}
 	case *http2.PingFrame:
+		p.ping = f.Data
 		if f.IsAck() {
 			name += " ack"
 		}

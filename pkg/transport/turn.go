@@ -68,8 +68,10 @@ func (c *conn) takeover() {
 	least := c.server.options.Takeover
 	switch {
 	case c.closed || !c.busy:
-	case time.Since(c.began) < least || c.behind >= mostBehind:
-		c.arm(max(least-time.Since(c.began), least/8))
+	case time.Since(c.began) < least:
+		c.arm(least - time.Since(c.began))
+	case c.behind >= mostBehind:
+		c.arm(least)
 	default:
 		c.turn++
 		c.behind++
