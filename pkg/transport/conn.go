@@ -168,7 +168,14 @@ func (c *conn) fail(code http2.ErrCode, why string) {
 	c.failed = true
 	c.server.metrics.goaway(code)
 	c.out = appendGoAway(c.out, c.maxID, code, why)
-	c.nc.SetReadDeadline(c.now.Add(linger))
+	c.readUntil(c.now.Add(linger))
+}
+
+// readUntil has reading fail after an instant.
+func (c *conn) readUntil(end time.Time) {
+	if err := c.nc.SetReadDeadline(end); err != nil {
+		c.close()
+	}
 }
 
 // settle ends a connection that has nothing more to write: it closes our side
@@ -180,9 +187,9 @@ func (c *conn) settle() {
 		return
 	}
 	c.lingering, c.failed = true, true
-	c.nc.SetReadDeadline(time.Now().Add(linger))
+	c.readUntil(time.Now().Add(linger))
 	if half, ok := c.nc.(interface{ CloseWrite() error }); ok {
-		half.CloseWrite()
+		_ = half.CloseWrite() // if it fails, the client is gone
 	}
 }
 

@@ -142,9 +142,10 @@ func TestEqualRefusals(t *testing.T) {
 				p.framer.WriteData(1, true, []byte(test.data))
 			}
 			a, b := converse(t, ours, 1, say)[1], converse(t, theirs, 1, say)[1]
-			if test.ours == "" {
+			switch test.ours {
+			case "":
 				test.ours = b
-			} else if test.ours == b {
+			case b:
 				t.Errorf("both say %s", b)
 			}
 			if a != test.ours {

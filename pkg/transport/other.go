@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -76,7 +77,7 @@ func (e *exchange) run(request *http.Request) (panicked bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			panicked = true
-			if p != http.ErrAbortHandler {
+			if err, isError := p.(error); !isError || !errors.Is(err, http.ErrAbortHandler) {
 				e.c.server.panic(p)
 			}
 		}

@@ -310,7 +310,7 @@ func TestAppendInt(t *testing.T) {
 func TestSplitFrame(t *testing.T) {
 	b := appendFrame(nil, 3, http2.FrameData, 1, 7)
 	b = append(b, "abc"...)
-	for n := range len(b) {
+	for n := range b {
 		if _, _, complete := splitFrame(b[:n]); complete {
 			t.Errorf("complete with %d of %d bytes", n, len(b))
 		}
