@@ -8,86 +8,41 @@ package service
 import (
 	"fmt"
 	"testing"
-
-	"google.golang.org/grpc/mem"
 )
 
-func TestDecodeDoesNotAllocate(t *testing.T) {
-	wire := encode(&everything)
-	var r Request
-	data := mem.BufferSlice{mem.SliceBuffer(wire[:9]), mem.SliceBuffer(wire[9:])}
-	c := Codec()
-	if n := testing.AllocsPerRun(100, func() {
-		if err := c.Unmarshal(data, &r); err != nil {
-			t.Fatal(err)
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-	if !same(&r, &everything) {
-		t.Errorf("got %+v", r)
-	}
-}
-
-// plan is the whole way of a request to the store. It allocates nothing.
-func TestPlanDoesNotAllocate(t *testing.T) {
-	s, err := New(instant{}, Options{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.SetRules(compile(t, sitePolicy))
-	wire := encode(&Request{Domain: []byte("t"), Descriptors: []Descriptor{
-		{Entries: entries("site", "s")}, {Entries: entries("acct", "u1\xff")}, {Entries: entries("unknown", "x")},
-	}})
-	data, codec := mem.BufferSlice{mem.SliceBuffer(wire)}, Codec()
-	var request Request
-	var c call
-	ctx := t.Context()
-	if n := testing.AllocsPerRun(100, func() {
-		if err := codec.Unmarshal(data, &request); err != nil {
-			t.Fatal(err)
-		}
-		if err := request.check(); err != nil {
-			t.Fatal(err)
-		}
-		table := s.table.Load()
-		c.reset(&request)
-		c.plan(ctx, table, table.rules.Domain(request.Domain))
-		s.decider.Decide(ctx, c.asks, c.decisions)
-		if judge(c.asks, c.decisions).over {
-			t.Fatal("over")
-		}
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// A reply is a handful of allocations, however many descriptors it answers.
-func TestReplyAllocations(t *testing.T) {
-	for _, row := range []struct {
-		name string
-		o    Options
-		want float64
-	}{
-		{"bare", Options{}, 4}, // the reply; its statuses, their resets and the list of them
-		{"headers", DefaultOptions(), 7},
-	} {
-		s, err := New(instant{}, row.o, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.SetRules(compile(t, sitePolicy))
-		for _, descriptors := range []int{1, 100} {
-			request := &Request{Domain: []byte("t")}
-			for i := range descriptors {
-				request.Descriptors = append(request.Descriptors, Descriptor{Entries: entries("site", fmt.Sprint(i))})
+// From the bytes of requests to those of replies nothing is allocated.
+func TestAnswerDoesNotAllocate(t *testing.T) {
+	all := DefaultOptions()
+	all.Body = true
+	all.Headers.Triple, all.Headers.XTriple, all.Headers.Delay = true, true, true
+	for name, o := range map[string]Options{"bare": {}, "default": DefaultOptions(), "all headers": all} {
+		for _, store := range []Decider{instant{}, refusing{}} {
+			s, err := New(store, o, nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if n := testing.AllocsPerRun(100, func() {
-				if _, err := s.ShouldRateLimit(t.Context(), request); err != nil {
-					t.Fatal(err)
+			s.SetRules(compile(t, mixedPolicy("precise")))
+			for _, size := range []int{1, 64} {
+				batch := make([]Exchange, size)
+				for i := range batch {
+					batch[i].Request = encode(&anyRequest{Domain: []byte("t"), Descriptors: []anyDescriptor{
+						{Entries: entries("base", fmt.Sprint("s", i))}, {Entries: entries("user", "u1\xff")}, {Entries: entries("queue", "x")}, {Entries: entries("unknown", "x")},
+						{Entries: entries("brings", "x"), HasOverride: true, Override: everything.Descriptors[2].Override},
+					}})
 				}
-			}); n > row.want {
-				t.Errorf("%s, %d descriptors: %v allocations, want %v", row.name, descriptors, n, row.want)
+				if n := testing.AllocsPerRun(100, func() {
+					for i := range batch {
+						batch[i].Reply, batch[i].Err = batch[i].Reply[:0], nil
+					}
+					s.Answer(t.Context(), batch)
+					for i := range batch {
+						if batch[i].Err != nil || len(batch[i].Reply) == 0 {
+							t.Fatal(batch[i].Err)
+						}
+					}
+				}); n != 0 {
+					t.Errorf("%s, %T, %d requests: %v allocations", name, store, size, n)
+				}
 			}
 		}
 	}

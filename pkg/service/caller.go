@@ -19,8 +19,8 @@ import (
 // Envoy names no user agent, or grpc-c++ with its google_grpc client. Whatever
 // is in doubt is a proxy.
 func strictCaller(ctx context.Context) bool {
-	headers, _ := metadata.FromIncomingContext(ctx)
-	return len(headers["x-envoy-internal"]) == 0 && IsLibrary(strings.Join(headers["user-agent"], " "))
+	internal := metadata.ValueFromIncomingContext(ctx, "x-envoy-internal")
+	return len(internal) == 0 && IsLibrary(strings.Join(metadata.ValueFromIncomingContext(ctx, "user-agent"), " "))
 }
 
 // IsLibrary reports whether a user agent is that of a gRPC library which

@@ -7,8 +7,8 @@ import (
 )
 
 // Codec returns the codec for a server that [Service.Register] adds to: it
-// decodes a *Request itself, leniently, and leaves every other message to the
-// protobuf library.
+// takes the bytes of an [Exchange] as they are, and leaves every other message
+// to the protobuf library.
 func Codec() encoding.CodecV2 {
 	return codec{CodecV2: encoding.GetCodecV2(proto.Name)}
 }
@@ -16,16 +16,18 @@ func Codec() encoding.CodecV2 {
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
-	request, ok := v.(*Request)
+	e, ok := v.(*Exchange)
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
-	request.Reset()
-	for _, buffer := range data {
-		request.wire = append(request.wire, buffer.ReadOnlyData()...)
-	}
-	// grpc would answer an error from here by itself, and with Internal: so
-	// what is malformed is kept for the check of the request to say.
-	_ = request.decode()
+	e.Request = data.Materialize() // grpc reuses data
 	return nil
+}
+
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	e, ok := v.(*Exchange)
+	if !ok {
+		return c.CodecV2.Marshal(v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(e.Reply)}, nil
 }

@@ -6,116 +6,126 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 )
 
-// Unmarshal decodes a RateLimitRequest from its wire format. It copies wire,
-// and replaces what r held.
+// maxStoredDescriptors and maxStoredEntries bound the memory that one request
+// may take. A request with more is answered OVER_LIMIT.
+const (
+	maxStoredDescriptors = 1 << 16
+	maxStoredEntries     = 1 << 18
+)
+
+// decode adds a request in wire format. Nothing is copied: what b holds of it
+// are slices of the message.
 //
 // It does as the protobuf library does (unknown fields and known ones of
 // another wire type are skipped, the last of a repeated scalar holds,
 // embedded messages merge), except that strings may hold any bytes: Envoy
 // sends header values as they are, and an error here would let the request
-// through. The error of malformed input is an *Error.
-func (r *Request) Unmarshal(wire []byte) error {
-	r.Reset()
-	r.wire = append(r.wire, wire...)
-	return r.decode()
+// through. A malformed one has no descriptors.
+func (b *batch) decode(message []byte) *request {
+	b.requests = append(b.requests, request{firstEntry: len(b.entries)})
+	r := &b.requests[len(b.requests)-1]
+	r.descriptors = span{len(b.descriptors), len(b.descriptors)}
+	if !b.addFields(r, message) {
+		r.malformed = true
+		b.descriptors, b.rules = b.descriptors[:r.descriptors.first], b.rules[:r.descriptors.first]
+		b.entries = b.entries[:r.firstEntry]
+	}
+	r.descriptors.last = len(b.descriptors)
+	return r
 }
 
-// decode decodes r.wire.
-func (r *Request) decode() error {
-	for b := r.wire; len(b) > 0; {
-		f, rest, ok := nextField(b)
-		if ok && f.isBytes(2) {
-			ok = r.addDescriptor(f.bytes)
-		}
-		if !ok {
-			r.malformed = &Error{Kind: InvalidArgument, Message: "malformed RateLimitRequest"}
-			return r.malformed
-		}
-		switch {
-		case f.isBytes(1):
-			r.Domain = f.bytes
-		case f.isVarint(3):
-			r.HitsAddend = uint32(f.varint)
-		}
-		b = rest
-	}
-	// Only now, since entries may have moved while they were appended to.
-	for i := range r.Descriptors {
-		d := &r.Descriptors[i]
-		d.Entries = r.entries[d.first:d.last:d.last]
-	}
-	return nil
-}
-
-func (r *Request) addDescriptor(b []byte) bool {
-	d := Descriptor{first: len(r.entries)}
-	for len(b) > 0 {
-		f, rest, ok := nextField(b)
+func (b *batch) addFields(r *request, message []byte) bool {
+	for len(message) > 0 {
+		f, rest, ok := nextField(message)
 		if !ok {
 			return false
 		}
-		switch {
-		case f.isBytes(1):
-			ok = r.addEntry(f.bytes)
-		case f.isBytes(2):
-			d.HasOverride = true
-			ok = decodeOverride(&d.Override, f.bytes)
-		case f.isBytes(3):
-			d.HasHits = true
-			ok = decodeWrapper(&d.Hits, f.bytes)
-		case f.isVarint(4):
-			d.IsNegative = f.varint != 0
+		switch f.tag {
+		case bytesField(1):
+			r.domain = f.bytes
+		case bytesField(2):
+			ok = b.addDescriptor(r, f.bytes)
+		case varintField(3):
+			r.hitsAddend = uint32(f.varint)
 		}
 		if !ok {
 			return false
 		}
-		b = rest
+		message = rest
 	}
-	d.last = len(r.entries)
-	if len(r.Descriptors) == maxStoredDescriptors {
-		r.excess = true
-		r.entries = r.entries[:d.first]
-		return true
-	}
-	r.Descriptors = append(r.Descriptors, d)
 	return true
 }
 
-func (r *Request) addEntry(b []byte) bool {
-	var e descriptors.Entry
-	for len(b) > 0 {
-		f, rest, ok := nextField(b)
+func (b *batch) addDescriptor(r *request, message []byte) bool {
+	d := descriptor{entries: span{first: len(b.entries)}}
+	for len(message) > 0 {
+		f, rest, ok := nextField(message)
 		if !ok {
 			return false
 		}
-		switch {
-		case f.isBytes(1):
+		switch f.tag {
+		case bytesField(1):
+			ok = b.addEntry(r, f.bytes)
+		case bytesField(2):
+			d.hasOverride = true
+			ok = decodeOverride(&d.override, f.bytes)
+		case bytesField(3):
+			d.hasHits = true
+			ok = decodeWrapper(&d.hits, f.bytes)
+		case varintField(4):
+			d.isNegative = f.varint != 0
+		}
+		if !ok {
+			return false
+		}
+		message = rest
+	}
+	d.entries.last = len(b.entries)
+	if len(b.descriptors)-r.descriptors.first == maxStoredDescriptors {
+		r.excess = true
+		b.entries = b.entries[:d.entries.first]
+		return true
+	}
+	b.descriptors = append(b.descriptors, d)
+	b.rules = append(b.rules, nil)
+	return true
+}
+
+func (b *batch) addEntry(r *request, message []byte) bool {
+	var e descriptors.Entry
+	for len(message) > 0 {
+		f, rest, ok := nextField(message)
+		if !ok {
+			return false
+		}
+		switch f.tag {
+		case bytesField(1):
 			e.Key = f.bytes
-		case f.isBytes(2):
+		case bytesField(2):
 			e.Value = f.bytes
 		}
-		b = rest
+		message = rest
 	}
-	if len(r.entries) == maxStoredEntries {
+	if len(b.entries)-r.firstEntry == maxStoredEntries {
 		r.excess = true
 		return true
 	}
-	r.entries = append(r.entries, e)
+	b.entries = append(b.entries, e)
 	return true
 }
 
-func decodeOverride(o *descriptors.Override, b []byte) bool {
-	for len(b) > 0 {
-		f, rest, ok := nextField(b)
+func decodeOverride(o *descriptors.Override, message []byte) bool {
+	for len(message) > 0 {
+		f, rest, ok := nextField(message)
 		if !ok {
 			return false
 		}
-		switch {
-		case f.isVarint(1):
+		switch f.tag {
+		case varintField(1):
 			o.Requests = uint32(f.varint)
-		case f.isVarint(2):
+		case varintField(2):
 			o.Unit = int32(f.varint)
-		case f.isBytes(3):
+		case bytesField(3):
 			multiplier := uint64(o.Multiplier)
 			ok = decodeWrapper(&multiplier, f.bytes)
 			o.Multiplier = uint32(multiplier)
@@ -123,22 +133,22 @@ func decodeOverride(o *descriptors.Override, b []byte) bool {
 		if !ok {
 			return false
 		}
-		b = rest
+		message = rest
 	}
 	return true
 }
 
 // decodeWrapper decodes a UInt32Value or UInt64Value into v.
-func decodeWrapper(v *uint64, b []byte) bool {
-	for len(b) > 0 {
-		f, rest, ok := nextField(b)
+func decodeWrapper(v *uint64, message []byte) bool {
+	for len(message) > 0 {
+		f, rest, ok := nextField(message)
 		if !ok {
 			return false
 		}
-		if f.isVarint(1) {
+		if f.tag == varintField(1) {
 			*v = f.varint
 		}
-		b = rest
+		message = rest
 	}
 	return true
 }
@@ -146,28 +156,44 @@ func decodeWrapper(v *uint64, b []byte) bool {
 // field is one field of a message on the wire, with its value if that is of a
 // type used here.
 type field struct {
-	number protowire.Number
-	kind   protowire.Type
+	tag    fieldTag
 	varint uint64
 	bytes  []byte
 }
 
-func (f *field) isBytes(n protowire.Number) bool {
-	return f.number == n && f.kind == protowire.BytesType
+// fieldTag is the number and the type of a field, as on the wire.
+type fieldTag uint64
+
+// bytesField is the tag of a string or of an embedded message.
+func bytesField(n protowire.Number) fieldTag {
+	return fieldTag(n)<<3 | fieldTag(protowire.BytesType)
 }
 
-func (f *field) isVarint(n protowire.Number) bool {
-	return f.number == n && f.kind == protowire.VarintType
+// varintField is the tag of an integer.
+func varintField(n protowire.Number) fieldTag {
+	return fieldTag(n)<<3 | fieldTag(protowire.VarintType)
 }
 
 // nextField splits the first field off a message that is not empty. It
 // reports false if the message is malformed.
 func nextField(b []byte) (f field, rest []byte, ok bool) {
+	// Nearly every field has a number below 16 and fewer than 128 bytes.
+	if len(b) > 1 && b[0] < 0x80 && b[0] >= 1<<3 && b[0]&7 == byte(protowire.BytesType) && b[1] < 0x80 {
+		if end := 2 + int(b[1]); end <= len(b) {
+			return field{tag: fieldTag(b[0]), bytes: b[2:end:end]}, b[end:], true
+		}
+		return f, nil, false
+	}
+	return anyField(b)
+}
+
+// anyField is nextField for fields of any kind and size.
+func anyField(b []byte) (f field, rest []byte, ok bool) {
 	number, kind, n := protowire.ConsumeTag(b)
 	if n < 0 || number > protowire.MaxValidNumber {
 		return f, nil, false
 	}
-	f.number, f.kind, b = number, kind, b[n:]
+	f.tag, b = fieldTag(protowire.EncodeTag(number, kind)), b[n:]
 	switch kind {
 	case protowire.VarintType:
 		f.varint, n = protowire.ConsumeVarint(b)

@@ -2,7 +2,6 @@ package service
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
 
@@ -22,8 +21,59 @@ func entries(words ...string) []descriptors.Entry {
 	return list
 }
 
+// anyRequest is a request with any bytes in its strings.
+type anyRequest struct {
+	Domain      []byte
+	Descriptors []anyDescriptor
+	HitsAddend  uint32
+}
+
+type anyDescriptor struct {
+	Entries     []descriptors.Entry
+	Override    descriptors.Override
+	HasOverride bool
+	Hits        uint64
+	HasHits     bool
+	IsNegative  bool
+}
+
+// fromProto returns the request that a decoded message stands for.
+func fromProto(m *rlsv3.RateLimitRequest) *anyRequest {
+	r := &anyRequest{Domain: []byte(m.GetDomain()), HitsAddend: m.GetHitsAddend()}
+	for _, from := range m.GetDescriptors() {
+		d := anyDescriptor{IsNegative: from.GetIsNegativeHits(), HasHits: from.GetHitsAddend() != nil, Hits: from.GetHitsAddend().GetValue()}
+		for _, e := range from.GetEntries() {
+			d.Entries = append(d.Entries, descriptors.Entry{Key: []byte(e.GetKey()), Value: []byte(e.GetValue())})
+		}
+		if limit := from.GetLimit(); limit != nil {
+			d.HasOverride = true
+			d.Override = descriptors.Override{
+				Requests:   limit.GetRequestsPerUnit(),
+				Unit:       int32(limit.GetUnit()),
+				Multiplier: limit.GetUnitMultiplier().GetValue(),
+			}
+		}
+		r.Descriptors = append(r.Descriptors, d)
+	}
+	return r
+}
+
+// decoded returns the i-th request of a batch.
+func (b *batch) decoded(i int) *anyRequest {
+	r := &b.requests[i]
+	got := &anyRequest{Domain: r.domain, HitsAddend: r.hitsAddend}
+	list := b.of(r)
+	for i := range list {
+		d := &list[i]
+		got.Descriptors = append(got.Descriptors, anyDescriptor{
+			Entries: b.entriesOf(d), Override: d.override, HasOverride: d.hasOverride, Hits: d.hits, HasHits: d.hasHits, IsNegative: d.isNegative,
+		})
+	}
+	return got
+}
+
 // encode writes a request as a client would, with any bytes in its strings.
-func encode(r *Request) []byte {
+func encode(r *anyRequest) []byte {
 	var b []byte
 	b = appendBytes(b, 1, r.Domain)
 	for i := range r.Descriptors {
@@ -35,7 +85,7 @@ func encode(r *Request) []byte {
 	return b
 }
 
-func encodeDescriptor(d *Descriptor) []byte {
+func encodeDescriptor(d *anyDescriptor) []byte {
 	var b []byte
 	for _, e := range d.Entries {
 		b = appendBytes(b, 1, appendBytes(appendBytes(nil, 1, e.Key), 2, e.Value))
@@ -65,7 +115,7 @@ func appendVarint(b []byte, n protowire.Number, v uint64) []byte {
 }
 
 // same reports whether two requests ask for the same.
-func same(a, b *Request) bool {
+func same(a, b *anyRequest) bool {
 	if !bytes.Equal(a.Domain, b.Domain) || a.HitsAddend != b.HitsAddend || len(a.Descriptors) != len(b.Descriptors) {
 		return false
 	}
@@ -84,10 +134,10 @@ func same(a, b *Request) bool {
 	return true
 }
 
-var everything = Request{
+var everything = anyRequest{
 	Domain:     []byte("edge"),
 	HitsAddend: 7,
-	Descriptors: []Descriptor{
+	Descriptors: []anyDescriptor{
 		{Entries: entries("plan", "free", "user", "alice")},
 		{Entries: entries("user", "u1\xff\x00"), HasHits: true},
 		{Entries: entries("empty", ""), HasOverride: true, Override: descriptors.Override{Requests: 5, Unit: 4, Multiplier: 3}},
@@ -95,21 +145,28 @@ var everything = Request{
 	},
 }
 
+// A request is decoded alike whatever the batch holds before it, or held in an
+// earlier life.
 func TestDecodeEverything(t *testing.T) {
 	wire := encode(&everything)
-	var r Request
-	for range 2 { // the second time into what the first left
-		if err := r.Unmarshal(wire); err != nil {
-			t.Fatal(err)
+	var b batch
+	for range 3 {
+		for i := range 3 {
+			if b.decode(wire); !same(b.decoded(i), &everything) {
+				t.Errorf("got %+v", b.decoded(i))
+			}
 		}
-		if !same(&r, &everything) {
-			t.Errorf("got %+v", r)
+		for i := range 3 {
+			if !same(b.decoded(i), &everything) {
+				t.Errorf("became %+v", b.decoded(i))
+			}
 		}
+		b.reset()
 	}
 }
 
 func TestDecodeMergesAsProtobufDoes(t *testing.T) {
-	descriptor := encodeDescriptor(&Descriptor{HasOverride: true, Override: descriptors.Override{Requests: 5, Unit: 4, Multiplier: 3}})
+	descriptor := encodeDescriptor(&anyDescriptor{HasOverride: true, Override: descriptors.Override{Requests: 5, Unit: 4, Multiplier: 3}})
 	descriptor = appendBytes(descriptor, 2, appendVarint(nil, 1, 6)) // only requests_per_unit
 	descriptor = appendBytes(descriptor, 3, appendVarint(nil, 1, 8))
 	descriptor = appendBytes(descriptor, 3, nil)
@@ -117,12 +174,12 @@ func TestDecodeMergesAsProtobufDoes(t *testing.T) {
 	wire := appendBytes(appendBytes(nil, 1, []byte("first")), 1, []byte("last"))
 	wire = appendVarint(appendBytes(wire, 2, descriptor), 99, 1)
 	wire = appendVarint(appendBytes(wire, 3, []byte("of another type")), 3, 1<<32+9)
-	want := Request{Domain: []byte("last"), HitsAddend: 9, Descriptors: []Descriptor{
+	want := anyRequest{Domain: []byte("last"), HitsAddend: 9, Descriptors: []anyDescriptor{
 		{HasOverride: true, Override: descriptors.Override{Requests: 6, Unit: 4, Multiplier: 3}, HasHits: true, Hits: 8},
 	}}
-	var r Request
-	if err := r.Unmarshal(wire); err != nil || !same(&r, &want) {
-		t.Errorf("got %+v, %v", r, err)
+	var b batch
+	if r := b.decode(wire); r.malformed || !same(b.decoded(0), &want) {
+		t.Errorf("got %+v", b.decoded(0))
 	}
 }
 
@@ -135,53 +192,71 @@ func TestMalformedRequest(t *testing.T) {
 		"inner cut":       {0x12, 0x02, 0x0a, 0x05},
 		"stray end group": {0x0c},
 	} {
-		var r Request
-		var failure *Error
-		if err := r.Unmarshal(wire); !errors.As(err, &failure) || failure.Kind != InvalidArgument {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := r.check(); err == nil || err.Kind != InvalidArgument {
+		var b batch
+		good := encode(&everything)
+		b.decode(good)
+		bad := b.decode(append(encode(&everything), wire...))
+		if err := b.check(bad); err == nil || err.Kind != InvalidArgument {
 			t.Errorf("%s: checked as %v", name, err)
+		}
+		if b.decode(good); !same(b.decoded(0), &everything) || len(b.decoded(1).Descriptors) != 0 || !same(b.decoded(2), &everything) {
+			t.Errorf("%s: spoils its neighbours", name)
 		}
 	}
 }
 
 // Two bytes on the wire are a descriptor: memory must not grow with them.
 func TestDecodeBoundsMemory(t *testing.T) {
-	var r Request
 	many := appendBytes(nil, 1, []byte("d"))
 	for range maxStoredDescriptors + 5 {
 		many = append(many, 0x12, 0x00)
 	}
-	if err := r.Unmarshal(many); err != nil || len(r.Descriptors) != maxStoredDescriptors || !r.excess {
-		t.Errorf("%d descriptors, excess %v, %v", len(r.Descriptors), r.excess, err)
-	}
-	full := bytes.Repeat([]byte{0x0a, 0x00}, maxStoredEntries+5)
-	if err := r.Unmarshal(appendBytes(nil, 2, full)); err != nil || len(r.entries) != maxStoredEntries || !r.excess {
-		t.Errorf("%d entries, excess %v, %v", len(r.entries), r.excess, err)
-	}
-	if !r.large() {
-		t.Error("would be kept for reuse")
+	full := appendBytes(nil, 2, bytes.Repeat([]byte{0x0a, 0x00}, maxStoredEntries+5))
+	for i, message := range [][]byte{many, full} {
+		var b batch
+		for range 2 { // each request has bounds of its own
+			r := b.decode(message)
+			if list := b.of(r); !r.excess || i == 0 && len(list) != maxStoredDescriptors || i == 1 && len(b.entriesOf(&list[0])) != maxStoredEntries {
+				t.Errorf("message %d: %d descriptors, excess %v", i, len(list), r.excess)
+			}
+		}
+		if !b.full() {
+			t.Errorf("message %d: takes more", i)
+		}
+		if !b.large() {
+			t.Errorf("message %d: would be kept for reuse", i)
+		}
 	}
 }
 
 func FuzzDecode(f *testing.F) {
 	f.Add(encode(&everything))
 	f.Add([]byte{0x12, 0x02, 0x0a, 0x00})
-	f.Add([]byte{0x0b, 0x12, 0x00, 0x0c}) // a group in the place of a string
+	f.Add([]byte{0x0b, 0x12, 0x00, 0x0c})                           // a group in the place of a string
+	f.Add(append([]byte{0x12, 0x83, 0x80, 0x00}, 0x0a, 0x01, 0x78)) // a length in more bytes than it needs
+	valid := encode(&everything)
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		var r Request
-		err := r.Unmarshal(wire)
+		before := bytes.Clone(wire)
+		var b batch
+		b.decode(valid)
+		malformed := b.decode(wire).malformed
+		b.decode(valid)
+		if !bytes.Equal(wire, before) {
+			t.Fatal("the message was written to")
+		}
+		if !same(b.decoded(0), &everything) || !same(b.decoded(2), &everything) {
+			t.Fatal("it spoils its neighbours")
+		}
 		var m rlsv3.RateLimitRequest
 		wanted := proto.Unmarshal(wire, &m)
 		if wanted != nil && strings.Contains(wanted.Error(), "UTF-8") {
 			return // this is what the decoder is for
 		}
-		if (err == nil) != (wanted == nil) {
-			t.Fatalf("got %v, protobuf says %v", err, wanted)
+		if malformed != (wanted != nil) {
+			t.Fatalf("malformed %v, protobuf says %v", malformed, wanted)
 		}
-		if err == nil && !same(&r, RequestFromProto(&m)) {
-			t.Fatalf("got %+v, want %v", r, &m)
+		if !malformed && !same(b.decoded(1), fromProto(&m)) {
+			t.Fatalf("got %+v, want %v", b.decoded(1), &m)
 		}
 	})
 }
@@ -190,11 +265,12 @@ func BenchmarkDecode(b *testing.B) {
 	wire := encode(&everything)
 	b.Run("this", func(b *testing.B) {
 		b.ReportAllocs()
-		var r Request
+		var memory batch
 		for b.Loop() {
-			if err := r.Unmarshal(wire); err != nil {
-				b.Fatal(err)
+			if memory.decode(wire).malformed {
+				b.Fatal("malformed")
 			}
+			memory.reset()
 		}
 	})
 	valid := bytes.ReplaceAll(wire, []byte("u1\xff"), []byte("u1x"))

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -54,29 +55,35 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// GRPCStatus gives the error its code on the wire; grpc looks for it.
-func (e *Error) GRPCStatus() *status.Status {
-	code := [...]codes.Code{
+// Code returns the error's code on the wire.
+func (e *Error) Code() codes.Code {
+	return [...]codes.Code{
 		Internal:         codes.Internal,
 		InvalidArgument:  codes.InvalidArgument,
 		Unavailable:      codes.Unavailable,
 		DeadlineExceeded: codes.DeadlineExceeded,
 		Canceled:         codes.Canceled,
 	}[e.Kind]
-	return status.New(code, e.Error())
 }
+
+// GRPCStatus returns the code with the text; grpc looks for it.
+func (e *Error) GRPCStatus() *status.Status { return status.New(e.Code(), e.Error()) }
+
+// malformed is the answer to what is no RateLimitRequest.
+var malformed = &Error{Kind: InvalidArgument, Message: "malformed RateLimitRequest"}
 
 // notReady is the answer while there are no rules at all.
 var notReady = &Error{Kind: Unavailable, Message: "no rate limit configuration loaded"}
 
-// storeFailed is the error of a call that the store did not decide.
-func storeFailed(ctx context.Context, cause error) *Error {
+// storeFailed is the error of a request that the store did not decide, for a
+// caller that waits until the deadline.
+func storeFailed(ctx context.Context, deadline time.Time, cause error) *Error {
 	kind := Unavailable
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		kind = DeadlineExceeded
 	case errors.Is(ctx.Err(), context.Canceled):
 		kind = Canceled
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), !deadline.IsZero() && !time.Now().Before(deadline):
+		kind = DeadlineExceeded
 	}
 	return &Error{Kind: kind, Message: "the store did not decide", Cause: cause}
 }

@@ -1,60 +1,51 @@
 package service
 
 import (
-	"errors"
 	"testing"
-
-	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/proto"
 )
 
-// FuzzShouldRateLimit sends any bytes through the whole service. Nothing but a
-// request that cannot be right gets an error, and every reply can be sent: a
-// string in it that is not UTF-8 would become an error, which lets the request
-// through.
-func FuzzShouldRateLimit(f *testing.F) {
+// FuzzRequests sends any bytes through the whole service, beside a request that
+// is right. Nothing but a request that cannot be right gets an error, and every
+// reply is as the oracle says and can be sent: a string in it that is not UTF-8
+// would become an error, which lets the request through.
+func FuzzRequests(f *testing.F) {
 	request := everything
 	request.Domain = []byte("t")
-	request.Descriptors = append([]Descriptor{
-		{Entries: entries("site", "s\xff")}, {Entries: entries("acct", "", "x", "\x00")}, {Entries: entries("site", "s"), HasHits: true, Hits: 1 << 63},
+	request.Descriptors = append([]anyDescriptor{
+		{Entries: entries("base", "s\xff")}, {Entries: entries("user", "", "path", "\x00")}, {Entries: entries("queue", "s"), HasHits: true, Hits: 1 << 63},
 	}, request.Descriptors[:3]...)
 	f.Add(encode(&request))
-	f.Add(encode(&Request{Domain: []byte("t\xff"), Descriptors: []Descriptor{{Entries: entries("\xff", "\xff")}}}))
-	store := newMemory()
+	f.Add(encode(&anyRequest{Domain: []byte("t\xff"), Descriptors: []anyDescriptor{{Entries: entries("\xff", "\xff")}}}))
 	o := DefaultOptions()
-	o.Metadata, o.Body = true, true
+	o.Metadata, o.Body, o.MaxDescriptors = true, true, 16
 	o.Headers.Triple, o.Headers.XTriple, o.Headers.Delay = true, true, true
-	s, err := New(store, o, nil)
+	recorded := &recorder{next: newMemory()}
+	s, err := New(recorded, o, nil)
 	if err != nil {
 		f.Fatal(err)
 	}
-	s.SetRules(compile(f, sitePolicy))
+	oracle := &oracle{options: o, rules: compile(f, mixedPolicy("precise"))}
+	s.SetRules(oracle.rules)
+	right := encode(&anyRequest{Domain: []byte("t"), Descriptors: []anyDescriptor{{Entries: entries("base", "right")}}})
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		var request Request
-		decoded := request.Unmarshal(wire)
-		response, err := s.ShouldRateLimit(t.Context(), &request)
-		var failure *Error
-		if err != nil {
-			if !errors.As(err, &failure) || failure.Kind != InvalidArgument {
-				t.Fatalf("%v", err)
-			}
+		exchanges := []Exchange{{Request: right}, {Request: wire, Strict: true, Reply: []byte("before")}, {Request: right}}
+		recorded.asks, recorded.decisions = nil, nil
+		s.Answer(t.Context(), exchanges)
+		if exchanges[0].Err != nil || exchanges[2].Err != nil {
+			t.Fatal(exchanges[0].Err, exchanges[2].Err)
+		}
+		var b batch
+		if b.decode(wire).malformed {
+			equal(t, &exchanges[1], nil, malformed.Message)
 			return
 		}
-		if decoded != nil {
-			t.Fatalf("malformed (%v) but answered", decoded)
+		asks, decisions := recorded.group(1)
+		want, fault := oracle.reply(t, b.decoded(0), &exchanges[1], asks, decisions)
+		equal(t, &exchanges[1], want, fault)
+		if exchanges[1].Err != nil && exchanges[1].Err.Kind != InvalidArgument {
+			t.Fatal(exchanges[1].Err)
 		}
-		if _, err := proto.Marshal(response); err != nil {
-			t.Fatal(err)
-		}
-		if response.OverallCode == rlsv3.RateLimitResponse_UNKNOWN || len(response.Statuses) != len(request.Descriptors) {
-			t.Fatalf("%d descriptors: %v", len(request.Descriptors), response)
-		}
-		for _, status := range response.Statuses {
-			if status.Code == rlsv3.RateLimitResponse_UNKNOWN || (status.CurrentLimit == nil) != (status.DurationUntilReset == nil) {
-				t.Fatalf("status %v", status)
-			}
-		}
-		for _, h := range response.ResponseHeadersToAdd {
+		for _, h := range want.GetResponseHeadersToAdd() {
 			if !safeValue.MatchString(h.Value) {
 				t.Fatalf("header %v", h)
 			}

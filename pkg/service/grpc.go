@@ -25,9 +25,9 @@ func (s *Service) ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// serviceDesc is the generated description with a handler that decodes a
-// *Request of ours. Its file is registered by the generated package, so that
-// reflection knows it.
+// serviceDesc is the generated description with a handler that takes the bytes
+// of a request and gives those of a reply. Its file is registered by the
+// generated package, so that reflection knows it.
 var serviceDesc = grpc.ServiceDesc{
 	ServiceName: rlsv3.RateLimitService_ServiceDesc.ServiceName,
 	HandlerType: (*any)(nil),
@@ -38,33 +38,28 @@ var serviceDesc = grpc.ServiceDesc{
 // handle is the RPC's handler.
 func handle(server any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	s := server.(*Service)
-	request := s.requests.Get().(*Request)
-	if err := decode(request); err != nil {
+	exchange := new(Exchange)
+	if err := decode(exchange); err != nil {
 		return nil, err
 	}
-	request.Strict = request.hasEmpty() && strictCaller(ctx)
-	var response any
-	var err error
 	if interceptor == nil {
-		response, err = s.call(ctx, request)
-	} else {
-		info := &grpc.UnaryServerInfo{Server: s, FullMethod: rlsv3.RateLimitService_ShouldRateLimit_FullMethodName}
-		response, err = interceptor(ctx, request, info, s.call)
+		return s.call(ctx, exchange)
 	}
-	if !request.large() {
-		request.Reset()
-		s.requests.Put(request)
-	}
-	return response, err
+	info := &grpc.UnaryServerInfo{Server: s, FullMethod: rlsv3.RateLimitService_ShouldRateLimit_FullMethodName}
+	return interceptor(ctx, exchange, info, s.call)
 }
 
-// call is ShouldRateLimit as a [grpc.UnaryHandler].
-func (s *Service) call(ctx context.Context, request any) (any, error) {
-	response, err := s.ShouldRateLimit(ctx, request.(*Request))
-	if err != nil {
+// call answers an *Exchange, as a [grpc.UnaryHandler].
+func (s *Service) call(ctx context.Context, exchange any) (any, error) {
+	e := exchange.(*Exchange)
+	e.Strict = strictCaller(ctx)
+	e.Deadline, _ = ctx.Deadline()
+	batch := []Exchange{*e}
+	s.Answer(ctx, batch)
+	if err := batch[0].Err; err != nil {
 		return nil, err
 	}
-	return response, nil
+	return &batch[0], nil
 }
 
 func (s *Service) catchUnary(ctx context.Context, request any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (response any, err error) {

@@ -74,7 +74,7 @@ func TestRequestsThatCannotBeRight(t *testing.T) {
 func TestBytesThatAreNotUTF8AreCounted(t *testing.T) {
 	s := start(t, DefaultOptions(), overridePolicy)
 	ask := func(value string) string {
-		response, err := s.askRaw(t, encode(&Request{Domain: []byte("t"), Descriptors: []Descriptor{{Entries: entries("ovr", value)}}}))
+		response, err := s.askRaw(t, encode(&anyRequest{Domain: []byte("t"), Descriptors: []anyDescriptor{{Entries: entries("ovr", value)}}}))
 		return show(response, err)
 	}
 	for i, row := range [][2]string{
@@ -85,7 +85,7 @@ func TestBytesThatAreNotUTF8AreCounted(t *testing.T) {
 			t.Errorf("call %d, %q: got %s, want %s", i, row[0], got, row[1])
 		}
 	}
-	wire := encode(&Request{Domain: []byte("t\xff"), Descriptors: []Descriptor{{Entries: entries("\xff", "x")}}})
+	wire := encode(&anyRequest{Domain: []byte("t\xff"), Descriptors: []anyDescriptor{{Entries: entries("\xff", "x")}}})
 	if response, err := s.askRaw(t, wire); show(response, err) != "OK OK" {
 		t.Errorf("an unknown domain of odd bytes: %s", show(response, err))
 	}
@@ -109,7 +109,7 @@ descriptors:
 		{12_001, "OVER", "OVER"},
 		{maxStoredDescriptors + 1, "OVER", "OVER"},
 	} {
-		one := appendBytes(nil, 2, encodeDescriptor(&Descriptor{Entries: entries("k", "v")}))
+		one := appendBytes(nil, 2, encodeDescriptor(&anyDescriptor{Entries: entries("k", "v")}))
 		response, err := s.askRaw(t, append(appendBytes(nil, 1, []byte("t")), bytes.Repeat(one, row.descriptors)...))
 		got := strings.Fields(show(response, err))
 		if got[0] != row.want || got[len(got)-1] != row.status || len(response.Statuses) != min(row.descriptors, maxStoredDescriptors) {
@@ -157,7 +157,7 @@ func TestCallerThatStoppedWaiting(t *testing.T) {
 	s.store.decided = func(_ []algorithm.Ask, out []algorithm.Decision) {
 		out[0] = algorithm.Decision{Err: errStoreGone}
 	}
-	request := RequestFromProto(parse(t, "(ovr=v)"))
+	request := parse(t, "(ovr=v)")
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
@@ -184,7 +184,7 @@ func TestTheDeadlineTravelsWithEveryAsk(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, ctx := range []context.Context{ctx, t.Context()} {
-		if _, err := s.ShouldRateLimit(ctx, RequestFromProto(parse(t, "(site=s)+(acct=u)"))); err != nil {
+		if _, err := s.ShouldRateLimit(ctx, parse(t, "(site=s)+(acct=u)")); err != nil {
 			t.Fatal(err)
 		}
 	}

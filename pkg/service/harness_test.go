@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
@@ -32,8 +33,8 @@ type memory struct {
 	now    time.Time
 	states map[string]*algorithm.State
 
-	// decided, if not nil, may change the decisions of a group, as a store
-	// in trouble would.
+	// decided, if not nil, may change the decisions of a call, as a store in
+	// trouble would.
 	decided func(asks []algorithm.Ask, out []algorithm.Decision)
 }
 
@@ -53,6 +54,20 @@ func (m *memory) sleep(d time.Duration) {
 func (m *memory) Decide(_ context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for from := 0; from < len(asks); {
+		to := from
+		for to < len(asks) && asks[to].Group == asks[from].Group {
+			to++
+		}
+		m.decideGroup(asks[from:to], out[from:to])
+		from = to
+	}
+	if m.decided != nil {
+		m.decided(asks, out)
+	}
+}
+
+func (m *memory) decideGroup(asks []algorithm.Ask, out []algorithm.Decision) {
 	now := m.now.UnixMicro()
 	states := make([]*algorithm.State, len(asks))
 	for i := range asks {
@@ -67,9 +82,6 @@ func (m *memory) Decide(_ context.Context, asks []algorithm.Ask, out []algorithm
 		if asks[i].Limit.Expiry(states[i]) <= now {
 			delete(m.states, string(asks[i].Key))
 		}
-	}
-	if m.decided != nil {
-		m.decided(asks, out)
 	}
 }
 
@@ -136,6 +148,27 @@ func serve(t testing.TB, s *Service, register func(*grpc.Server)) *grpc.ClientCo
 	return conn
 }
 
+// answer answers a request in wire form, as one that came alone.
+func (s *Service) answer(t testing.TB, wire []byte) (*rlsv3.RateLimitResponse, error) {
+	t.Helper()
+	batch := []Exchange{{Request: wire}}
+	s.Answer(t.Context(), batch)
+	return replyOf(t, &batch[0])
+}
+
+// replyOf reads what an exchange was answered.
+func replyOf(t testing.TB, e *Exchange) (*rlsv3.RateLimitResponse, error) {
+	t.Helper()
+	if e.Err != nil {
+		return nil, e.Err
+	}
+	response := new(rlsv3.RateLimitResponse)
+	if err := proto.Unmarshal(e.Reply, response); err != nil {
+		t.Fatalf("reply %x: %v", e.Reply, err)
+	}
+	return response, nil
+}
+
 // ask sends a request as [parse] reads it.
 func (s *server) ask(t testing.TB, text string) (*rlsv3.RateLimitResponse, error) {
 	t.Helper()
@@ -174,7 +207,7 @@ func parse(t testing.TB, text string) *rlsv3.RateLimitRequest {
 	t.Helper()
 	r := &rlsv3.RateLimitRequest{Domain: "t"}
 	var d *commonv3.RateLimitDescriptor
-	for _, word := range strings.FieldsSeq(strings.NewReplacer("(", " ( ", ")", " ) ", "+", " ").Replace(text)) {
+	for word := range strings.FieldsSeq(strings.NewReplacer("(", " ( ", ")", " ) ", "+", " ").Replace(text)) {
 		key, value, _ := strings.Cut(word, "=")
 		switch {
 		case word == "(":

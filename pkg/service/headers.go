@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
@@ -30,66 +28,65 @@ type Headers struct {
 	Delay bool
 }
 
-// headers returns the headers of a reply that tells of the given ask. over is
-// set if the reply denies.
-func (h *Headers) headers(v *view, d *algorithm.Decision, over bool) []*corev3.HeaderValue {
-	n := h.count(over)
-	if n == 0 {
-		return nil
-	}
-	made, list := make([]corev3.HeaderValue, n), make([]*corev3.HeaderValue, 0, n+1)
-	add := func(key, value string) {
-		header := &made[len(list)]
-		header.Key, header.Value = key, value
-		list = append(list, header)
-	}
-	remaining, reset := int64(0), strconv.FormatInt(wait(d), 10)
+// append appends the headers of a reply that tells of a decision on the limit.
+// over is set if the reply denies.
+func (h *Headers) append(reply []byte, v *view, d *algorithm.Decision, over bool) []byte {
+	remaining := int64(0)
 	if d.Outcome == algorithm.Allowed {
 		remaining = max(d.Remaining, 0)
 	}
-	left := strconv.FormatInt(remaining, 10)
+	var room [2][20]byte
+	left := strconv.AppendInt(room[0][:0], remaining, 10)
+	reset := strconv.AppendInt(room[1][:0], wait(d), 10)
 	if h.RateLimitPolicy {
-		add("RateLimit-Policy", v.policy)
+		reply = appendHeader(reply, "RateLimit-Policy", v.policy)
 	}
 	if h.RateLimit {
-		add("RateLimit", v.name+";r="+left+";t="+reset)
+		field, header, value := beginHeader(reply, "RateLimit")
+		field = append(append(field, v.name...), ";r="...)
+		field = append(append(field, left...), ";t="...)
+		reply = endHeader(append(field, reset...), header, value)
 	}
 	if h.RetryAfter && over {
-		add("Retry-After", reset)
+		reply = appendHeader(reply, "Retry-After", reset)
 	}
 	if h.Triple {
-		add("RateLimit-Limit", v.limit)
-		add("RateLimit-Remaining", left)
-		add("RateLimit-Reset", reset)
+		reply = appendHeader(reply, "RateLimit-Limit", v.requests)
+		reply = appendHeader(reply, "RateLimit-Remaining", left)
+		reply = appendHeader(reply, "RateLimit-Reset", reset)
 	}
 	if h.XTriple {
-		add("X-RateLimit-Limit", v.limit)
-		add("X-RateLimit-Remaining", left)
-		add("X-RateLimit-Reset", reset)
+		reply = appendHeader(reply, "X-RateLimit-Limit", v.requests)
+		reply = appendHeader(reply, "X-RateLimit-Remaining", left)
+		reply = appendHeader(reply, "X-RateLimit-Reset", reset)
 	}
-	return list
+	return reply
 }
 
-// count returns how many headers a reply has, without that of the delay.
-func (h *Headers) count(over bool) int {
-	n := 0
-	for _, part := range [...]struct {
-		on     bool
-		number int
-	}{{h.RateLimit, 1}, {h.RateLimitPolicy, 1}, {h.RetryAfter && over, 1}, {h.Triple, 3}, {h.XTriple, 3}} {
-		if part.on {
-			n += part.number
-		}
-	}
-	return n
+// appendHeader appends a header.
+func appendHeader[T string | []byte](reply []byte, key string, value T) []byte {
+	reply, header, content := beginHeader(reply, key)
+	return endHeader(append(reply, value...), header, content)
 }
 
-// delay returns how long the queues of the request's leaky buckets hold it,
-// and whether it has any.
-func (c *call) delay() (time.Duration, bool) {
+// beginHeader begins a header whose value is then appended, until [endHeader],
+// which takes the marks.
+func beginHeader(reply []byte, key string) (_ []byte, header, value int) {
+	reply, header = begin(reply, headersToAdd)
+	reply, value = begin(appendText(reply, headerKey, key), headerValue)
+	return reply, header, value
+}
+
+func endHeader(reply []byte, header, value int) []byte {
+	return end(end(reply, value), header)
+}
+
+// delay returns how long the queues of a request's leaky buckets hold it, and
+// whether it has any.
+func (b *batch) delay(r *request) (time.Duration, bool) {
 	longest, found := time.Duration(0), false
-	for i := range c.asks {
-		a, d := &c.asks[i], &c.decisions[i]
+	for i := r.asks.first; i < r.asks.last; i++ {
+		a, d := &b.asks[i], &b.decisions[i]
 		if a.Limit.Algorithm == algorithm.LeakyBucket && !a.Shadow && a.Mode == algorithm.Charge && d.Outcome == algorithm.Allowed {
 			longest, found = max(longest, d.Delay), true
 		}
@@ -102,11 +99,12 @@ func milliseconds(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Millisecond - 1) / time.Millisecond)
 }
 
-// addDelay adds the header of the delay to a reply's headers.
-func (c *call) addDelay(headers []*corev3.HeaderValue) []*corev3.HeaderValue {
-	delay, ok := c.delay()
+// appendDelay appends the header of the delay.
+func (b *batch) appendDelay(reply []byte, r *request) []byte {
+	delay, ok := b.delay(r)
 	if !ok {
-		return headers
+		return reply
 	}
-	return append(headers, &corev3.HeaderValue{Key: "X-RateLimit-Delay-Ms", Value: strconv.FormatInt(milliseconds(delay), 10)})
+	reply, header, value := beginHeader(reply, "X-RateLimit-Delay-Ms")
+	return endHeader(strconv.AppendInt(reply, milliseconds(delay), 10), header, value)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
@@ -31,10 +32,17 @@ func limitNamed(t testing.TB, name string, spec algorithm.Spec) *descriptors.Lim
 	return l
 }
 
+// headers returns a reply of headers only.
+func headers(t testing.TB, h Headers, v *view, d *algorithm.Decision, over bool) *rlsv3.RateLimitResponse {
+	t.Helper()
+	response, _ := replyOf(t, &Exchange{Reply: h.append(nil, v, d, over)})
+	return response
+}
+
 func TestHeadersAreChosenBySetting(t *testing.T) {
 	limit := limitNamed(t, "", algorithm.Spec{Requests: 100, Window: time.Minute})
 	limit.Unit = 2
-	v := newView(limit, nil)
+	v := newView(limit, algorithm.Precise, nil)
 	allowed := algorithm.Decision{Outcome: algorithm.Allowed, Remaining: 40, Reset: 20100 * time.Millisecond}
 	denied := algorithm.Decision{Outcome: algorithm.Denied, Remaining: 4, Reset: time.Minute, RetryAfter: time.Millisecond}
 	for _, row := range []struct {
@@ -53,11 +61,7 @@ func TestHeadersAreChosenBySetting(t *testing.T) {
 		{"x", Headers{XTriple: true, RetryAfter: true}, denied,
 			"Retry-After: 1\nX-RateLimit-Limit: 100\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1"},
 	} {
-		var lines []string
-		for _, h := range row.h.headers(&v, &row.d, row.d.Outcome == algorithm.Denied) {
-			lines = append(lines, h.Key+": "+h.Value)
-		}
-		if got := strings.Join(lines, "\n"); got != row.want {
+		if got := headersOf(headers(t, row.h, &v, &row.d, row.d.Outcome == algorithm.Denied)); got != row.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", row.name, got, row.want)
 		}
 	}
@@ -77,7 +81,7 @@ func TestPolicyNames(t *testing.T) {
 		{"half a second", limitNamed(t, "", algorithm.Spec{Requests: 5, Window: 500 * time.Millisecond}), `"plan/user";q=5`},
 		{"an override", &descriptors.Limit{Limit: limitNamed(t, "", minute).Limit, Rule: &descriptors.Rule{}}, `"override";q=5;w=60`},
 	} {
-		if got := newView(row.limit, nil).policy; got != row.policy {
+		if got := newView(row.limit, algorithm.Precise, nil).policy; got != row.policy {
 			t.Errorf("%s: got %s, want %s", row.name, got, row.policy)
 		}
 	}
@@ -101,8 +105,8 @@ func TestNoNameSplitsAResponse(t *testing.T) {
 		for range random.IntN(12) {
 			name.WriteString(alphabet[random.IntN(len(alphabet))])
 		}
-		v := newView(limitNamed(t, name.String(), algorithm.Spec{Requests: 1 << 31, Window: algorithm.MaxWindow}), nil)
-		for _, header := range h.headers(&v, &denied, true) {
+		v := newView(limitNamed(t, name.String(), algorithm.Spec{Requests: 1 << 31, Window: algorithm.MaxWindow}), algorithm.Precise, nil)
+		for _, header := range headers(t, h, &v, &denied, true).ResponseHeadersToAdd {
 			if !safeValue.MatchString(header.Value) || len(header.RawValue) > 0 {
 				t.Fatalf("name %q: header %q", name.String(), header)
 			}
@@ -110,10 +114,12 @@ func TestNoNameSplitsAResponse(t *testing.T) {
 				t.Fatalf("name %q: %s is not a structured field: %q", name.String(), header.Key, header.Value)
 			}
 		}
-		if wire := v.message.Name; !safeValue.MatchString(wire) || strings.ContainsAny(wire, `"\`) {
+		reply := appendStatus(nil, descriptorStatus{limit: &v})
+		response, _ := replyOf(t, &Exchange{Reply: reply})
+		if wire := response.Statuses[0].CurrentLimit.Name; !safeValue.MatchString(wire) || strings.ContainsAny(wire, `"\`) {
 			t.Fatalf("name %q: current_limit.name %q", name.String(), wire)
 		}
-		if body := problem(&v, &denied); !json.Valid(body) {
+		if body := appendProblem(nil, &v, &denied); !json.Valid(body) {
 			t.Fatalf("name %q: body %s", name.String(), body)
 		}
 	}
@@ -122,7 +128,7 @@ func TestNoNameSplitsAResponse(t *testing.T) {
 func TestProblem(t *testing.T) {
 	limit := limitNamed(t, `the "free" plan`, algorithm.Spec{Requests: 60, Window: 5 * time.Minute})
 	limit.Unit, limit.Multiplier = 2, 5
-	v := newView(limit, nil)
+	v := newView(limit, algorithm.Precise, nil)
 	for _, row := range []struct {
 		d    algorithm.Decision
 		want string
@@ -134,7 +140,7 @@ func TestProblem(t *testing.T) {
 			`{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","error":"rate_limited",` +
 				`"message":"The request costs more than the limit of 60 requests per 5 minutes ever allows at once.","retry_after":300,"violated-policies":["the \"free\" plan"]}`},
 	} {
-		got := problem(&v, &row.d)
+		got := appendProblem(nil, &v, &row.d)
 		if string(got) != row.want+"\n" || !json.Valid(got) {
 			t.Errorf("got\n%s\nwant\n%s", got, row.want)
 		}

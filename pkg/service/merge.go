@@ -9,10 +9,11 @@ import (
 
 // merged merges the metadata of the rules whose descriptors were not denied.
 // The first of two values holds; two structs are merged in turn.
-func (c *call) merged(statuses []*rlsv3.RateLimitResponse_DescriptorStatus) *structpb.Struct {
+func (b *batch) merged(r *request) *structpb.Struct {
 	var all *structpb.Struct
-	for i, rule := range c.rules {
-		if rule != nil && len(rule.Limits) > 0 && statuses[i].Code != rlsv3.RateLimitResponse_OVER_LIMIT {
+	for i := r.descriptors.first; i < r.descriptors.last; i++ {
+		rule := b.rules[i]
+		if rule != nil && len(rule.Limits) > 0 && b.status(i).code != rlsv3.RateLimitResponse_OVER_LIMIT {
 			all = merge(all, rule.Metadata)
 		}
 	}

@@ -3,8 +3,8 @@ package service
 import (
 	"strconv"
 
-	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
@@ -27,25 +27,25 @@ const (
 //	denied      the limits that deny or, if shadow, would
 //	delay_ms    how long a leaky bucket's queue holds the request
 //	degraded    true where a failure policy answered in place of the store
-func (c *call) metadata(r *rlsv3.RateLimitResponse) *structpb.Struct {
+func (b *batch) metadata(r *request, v *verdict) *structpb.Struct {
 	fields := map[string]*structpb.Value{
-		"domain":      structpb.NewStringValue(text(c.request.Domain)),
-		"descriptors": structpb.NewListValue(&structpb.ListValue{Values: c.described()}),
+		"domain":      structpb.NewStringValue(text(r.domain)),
+		"descriptors": structpb.NewListValue(&structpb.ListValue{Values: b.described(r)}),
 	}
-	if hits := c.request.HitsAddend; hits != 0 {
+	if hits := r.hitsAddend; hits != 0 {
 		fields["hitsAddend"] = structpb.NewNumberValue(float64(hits))
 	}
-	if merged := c.merged(r.Statuses); len(merged.GetFields()) > 0 {
+	if merged := b.merged(r); len(merged.GetFields()) > 0 {
 		fields["metadata"] = structpb.NewStructValue(merged)
 	}
-	if denied := c.denied(); len(denied) > 0 {
+	if denied := b.denied(r); len(denied) > 0 {
 		fields["denied"] = structpb.NewListValue(&structpb.ListValue{Values: denied})
 	}
-	if delay, ok := c.delay(); ok && r.OverallCode == rlsv3.RateLimitResponse_OK {
+	if delay, ok := b.delay(r); ok && !v.over {
 		fields["delay_ms"] = structpb.NewNumberValue(float64(milliseconds(delay)))
 	}
-	for i := range c.decisions {
-		if c.decisions[i].Degraded {
+	for i := r.asks.first; i < r.asks.last; i++ {
+		if b.decisions[i].Degraded {
 			fields["degraded"] = structpb.NewBoolValue(true)
 			break
 		}
@@ -53,24 +53,39 @@ func (c *call) metadata(r *rlsv3.RateLimitResponse) *structpb.Struct {
 	return &structpb.Struct{Fields: fields}
 }
 
+// appendMetadata appends the metadata to a reply. If it could not be encoded,
+// which [text] and the policy's own UTF-8 rule out, a reply without it would be
+// better than none.
+func (b *batch) appendMetadata(reply []byte, r *request, v *verdict) []byte {
+	field, mark := begin(reply, dynamicMetadata)
+	field, err := proto.MarshalOptions{Deterministic: true}.MarshalAppend(field, b.metadata(r, v))
+	if err != nil {
+		return reply
+	}
+	return end(field, mark)
+}
+
 // described returns the request's descriptors as text.
-func (c *call) described() []*structpb.Value {
+func (b *batch) described(r *request) []*structpb.Value {
 	var list []*structpb.Value
-	for i := range min(len(c.request.Descriptors), maxMetadataDescriptors) {
-		d := &c.request.Descriptors[i]
+	all := b.of(r)
+	for i := range min(len(all), maxMetadataDescriptors) {
+		d := &all[i]
 		var entries []*structpb.Value
-		for j := range min(len(d.Entries), maxMetadataDescriptors) {
-			e := &d.Entries[j]
+		for j, e := range b.entriesOf(d) {
+			if j == maxMetadataDescriptors {
+				break
+			}
 			entries = append(entries, structpb.NewStringValue(text(e.Key)+"="+text(e.Value)))
 		}
 		fields := map[string]*structpb.Value{"entries": structpb.NewListValue(&structpb.ListValue{Values: entries})}
-		if d.HasOverride {
-			fields["limit"] = structpb.NewStringValue(overrideText(d.Override))
+		if d.hasOverride {
+			fields["limit"] = structpb.NewStringValue(overrideText(d.override))
 		}
-		if d.HasHits {
-			fields["hitsAddend"] = structpb.NewNumberValue(float64(d.Hits))
+		if d.hasHits {
+			fields["hitsAddend"] = structpb.NewNumberValue(float64(d.hits))
 		}
-		if d.IsNegative {
+		if d.isNegative {
 			fields["isNegativeHits"] = structpb.NewBoolValue(true)
 		}
 		list = append(list, structpb.NewStructValue(&structpb.Struct{Fields: fields}))
@@ -79,20 +94,20 @@ func (c *call) described() []*structpb.Value {
 }
 
 // denied describes the limits that denied the request or would have.
-func (c *call) denied() []*structpb.Value {
+func (b *batch) denied(r *request) []*structpb.Value {
 	var list []*structpb.Value
-	for i := range c.spans {
-		for j := c.spans[i].first; j < c.spans[i].last; j++ {
-			d := &c.decisions[j]
-			if d.Outcome != algorithm.Denied || len(list) == maxMetadataDescriptors {
+	for i, d := range b.of(r) {
+		for j := d.asks.first; j < d.asks.last; j++ {
+			ask, decision := &b.asks[j], &b.decisions[j]
+			if decision.Outcome != algorithm.Denied || len(list) == maxMetadataDescriptors {
 				continue
 			}
 			fields := map[string]*structpb.Value{
 				"descriptor":  structpb.NewNumberValue(float64(i)),
-				"limit":       structpb.NewStringValue(text([]byte(policyName(c.limits[j])))),
-				"retry_after": structpb.NewNumberValue(float64(wait(d))),
+				"limit":       structpb.NewStringValue(text([]byte(policyName(b.views[j].limit)))),
+				"retry_after": structpb.NewNumberValue(float64(wait(decision))),
 			}
-			for name, set := range map[string]bool{"shadow": c.asks[j].Shadow, "quota": c.asks[j].Quota, "never": d.Never} {
+			for name, set := range map[string]bool{"shadow": ask.Shadow, "quota": ask.Quota, "never": decision.Never} {
 				if set {
 					fields[name] = structpb.NewBoolValue(true)
 				}

@@ -91,9 +91,9 @@ func TestMetadataOfHostileBytes(t *testing.T) {
 	o := DefaultOptions()
 	o.Metadata = true
 	s := start(t, o, metadataPolicy)
-	r := &Request{Domain: []byte("t")}
+	r := &anyRequest{Domain: []byte("t")}
 	for range 1000 {
-		r.Descriptors = append(r.Descriptors, Descriptor{Entries: entries("a", "u1\xff\x00", "long", strings.Repeat("é\xc3", 10_000))})
+		r.Descriptors = append(r.Descriptors, anyDescriptor{Entries: entries("a", "u1\xff\x00", "long", strings.Repeat("é\xc3", 10_000))})
 	}
 	response, err := s.askRaw(t, encode(r))
 	if err != nil {

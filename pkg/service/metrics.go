@@ -3,7 +3,6 @@ package service
 import (
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -53,11 +52,22 @@ type series struct {
 	hits      atomic.Uint64
 }
 
-// count adds one decision.
-func (s *series) count(a *algorithm.Ask, d *algorithm.Decision) {
-	s.decisions[outcomeOf(a, d)].Add(1)
-	if charged := d.After - d.Before; charged > 0 {
-		s.hits.Add(uint64(charged))
+// tally is a number of decisions that came to the same.
+type tally struct {
+	series    *series // nil: there are none
+	outcome   outcome
+	decisions int
+	hits      int64
+}
+
+// add adds the tally to its series.
+func (t *tally) add() {
+	if t.series == nil {
+		return
+	}
+	t.series.decisions[t.outcome].Add(uint64(t.decisions))
+	if t.hits > 0 {
+		t.series.hits.Add(uint64(t.hits))
 	}
 }
 
@@ -76,7 +86,7 @@ type domainSeries struct {
 type metrics struct {
 	table *atomic.Pointer[table]
 
-	duration       [3]prometheus.Observer
+	duration       [results]histogram
 	errors         [kinds]prometheus.Counter
 	panics         prometheus.Counter
 	unknownDomains prometheus.Counter
@@ -91,6 +101,9 @@ var (
 		"Hits charged by rule.", []string{"domain", "rule"}, nil)
 	unmatchedDesc = prometheus.NewDesc("ratelimitd_unmatched_descriptors_total",
 		"Descriptors of a known domain that no rule concerns.", []string{"domain"}, nil)
+	durationDesc = prometheus.NewDesc("ratelimitd_request_duration_seconds",
+		"Time from the request's bytes to the reply's. Requests that arrive together are answered together, and so have one duration.",
+		[]string{"outcome"}, nil)
 )
 
 // overrideRule is the rule label of limits that requests brought.
@@ -98,11 +111,6 @@ const overrideRule = "(override)"
 
 // newMetrics makes the metrics and registers them, if there is a registerer.
 func newMetrics(t *atomic.Pointer[table], reg prometheus.Registerer) (*metrics, error) {
-	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "ratelimitd_request_duration_seconds",
-		Help:    "Time from the decoded request to the reply.",
-		Buckets: []float64{.00002, .00005, .0001, .00025, .0005, .001, .0025, .005, .01, .02, .05, .1, 1},
-	}, []string{"outcome"})
 	failures := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "ratelimitd_errors_total", Help: "Calls answered with an error.",
 	}, []string{"kind"})
@@ -110,10 +118,7 @@ func newMetrics(t *atomic.Pointer[table], reg prometheus.Registerer) (*metrics, 
 		table:          t,
 		panics:         prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimitd_panics_total", Help: "Panics caught while handling a call."}),
 		unknownDomains: prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimitd_unknown_domain_requests_total", Help: "Requests for a domain that no policy names, which are allowed."}),
-		tooLarge:       prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimitd_too_large_requests_total", Help: "Requests denied for their number of descriptors or entries."}),
-	}
-	for i, name := range [...]string{"ok", "over_limit", "error"} {
-		m.duration[i] = duration.WithLabelValues(name)
+		tooLarge:       prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimitd_too_large_requests_total", Help: "Requests denied for their size or their number of descriptors or entries."}),
 	}
 	for k := range kinds {
 		m.errors[k] = failures.WithLabelValues(k.String())
@@ -122,23 +127,10 @@ func newMetrics(t *atomic.Pointer[table], reg prometheus.Registerer) (*metrics, 
 		return m, nil
 	}
 	var failed error
-	for _, c := range []prometheus.Collector{duration, failures, m.panics, m.unknownDomains, m.tooLarge, m} {
+	for _, c := range []prometheus.Collector{failures, m.panics, m.unknownDomains, m.tooLarge, m} {
 		failed = errors.Join(failed, reg.Register(c))
 	}
 	return m, failed
-}
-
-// observe counts an answered call.
-func (m *metrics) observe(denied bool, failure *Error, took time.Duration) {
-	i := 0
-	switch {
-	case failure != nil:
-		m.errors[failure.Kind].Inc()
-		i = 2
-	case denied:
-		i = 1
-	}
-	m.duration[i].Observe(took.Seconds())
 }
 
 // Describe implements [prometheus.Collector].
@@ -146,11 +138,15 @@ func (m *metrics) Describe(descs chan<- *prometheus.Desc) {
 	descs <- decisionsDesc
 	descs <- hitsDesc
 	descs <- unmatchedDesc
+	descs <- durationDesc
 }
 
 // Collect implements [prometheus.Collector] for the rules in force. Outcomes
 // other than within and over show once they have happened.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
+	for i := range m.duration {
+		m.duration[i].collect(out, durationDesc, [results]string{"ok", "over_limit", "error"}[i])
+	}
 	t := m.table.Load()
 	if t == nil {
 		return

@@ -103,10 +103,10 @@ func TestSeriesAreBounded(t *testing.T) {
 		return n
 	}
 	send := func(i uint32) {
-		d := Descriptor{Entries: entries("ovr", string(rune('a'+i%26))), HasOverride: i%3 > 0}
+		d := anyDescriptor{Entries: entries("ovr", string(rune('a'+i%26))), HasOverride: i%3 > 0}
 		d.Override.Requests, d.Override.Unit = i, int32(i%9)
 		for _, domain := range []string{"t", "t" + string(rune('a'+i%26))} {
-			if _, err := s.ShouldRateLimit(t.Context(), &Request{Domain: []byte(domain), Descriptors: []Descriptor{d}}); err != nil {
+			if _, err := s.answer(t, encode(&anyRequest{Domain: []byte(domain), Descriptors: []anyDescriptor{d}})); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -11,16 +11,15 @@ const (
 	problemType      = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 )
 
-// problem returns the body of a denial (RFC 9457). All texts in it are
+// appendProblem appends the body of a denial (RFC 9457). All texts in it are
 // printable ASCII with quotation marks escaped, so it needs no JSON encoder.
-func problem(v *view, d *algorithm.Decision) []byte {
+func appendProblem(b []byte, v *view, d *algorithm.Decision) []byte {
 	retry := wait(d)
-	b := make([]byte, 0, 384)
 	b = append(b, `{"type":"`+problemType+`","title":"Too Many Requests","error":"rate_limited","message":"`...)
 	if d.Never {
-		b = append(b, "The request costs more than the limit of "+v.allows+" ever allows at once"...)
+		b = append(append(append(b, "The request costs more than the limit of "...), v.allows...), " ever allows at once"...)
 	} else {
-		b = append(b, "The limit of "+v.allows+" is reached; try again in "...)
+		b = append(append(append(b, "The limit of "...), v.allows...), " is reached; try again in "...)
 		b = strconv.AppendInt(b, retry, 10)
 		b = append(b, " s"...)
 	}

@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
@@ -78,8 +79,8 @@ type Service struct {
 	setting sync.Mutex // held while table changes
 	table   atomic.Pointer[table]
 
-	requests, calls sync.Pool
-	panicLogged     atomic.Int64 // when, in Unix seconds
+	batches     sync.Pool
+	panicLogged atomic.Int64 // when, in Unix seconds
 }
 
 // New returns a service that asks d, and registers its metrics with reg unless
@@ -90,10 +91,9 @@ func New(d Decider, o Options, reg prometheus.Registerer) (*Service, error) {
 	o.MaxRequestBytes = cmp.Or(max(o.MaxRequestBytes, 0), DefaultMaxRequestBytes)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	s := &Service{
-		decider:  d,
-		options:  o,
-		requests: sync.Pool{New: func() any { return new(Request) }},
-		calls:    sync.Pool{New: func() any { return new(call) }},
+		decider: d,
+		options: o,
+		batches: sync.Pool{New: func() any { return new(batch) }},
 	}
 	var err error
 	if s.metrics, err = newMetrics(&s.table, reg); err != nil {
@@ -110,85 +110,66 @@ func (s *Service) SetRules(rules *descriptors.Rules) {
 	s.table.Store(newTable(rules, s.table.Load()))
 }
 
-// ShouldRateLimit answers a request. The error is nil or an *[Error]. Replies
-// share messages with each other and must not be changed.
-func (s *Service) ShouldRateLimit(ctx context.Context, request *Request) (response *rlsv3.RateLimitResponse, err error) {
-	begin := time.Now()
-	var failure *Error
-	defer func() {
-		if p := recover(); p != nil {
-			failure = s.panicked(p)
-		}
-		if failure != nil {
-			response, err = nil, failure
-		}
-		s.metrics.observe(response.GetOverallCode() == rlsv3.RateLimitResponse_OVER_LIMIT, failure, time.Since(begin))
-	}()
-	response, failure = s.answer(ctx, request)
-	return response, nil
-}
-
-// answer is the flow of a request.
-func (s *Service) answer(ctx context.Context, request *Request) (*rlsv3.RateLimitResponse, *Error) {
-	if err := request.check(); err != nil {
+// ShouldRateLimit answers a single request. It is [Service.Answer] for callers
+// in this process that have a message and not its bytes; the error is nil or an
+// *[Error].
+func (s *Service) ShouldRateLimit(ctx context.Context, request *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
+	wire, err := proto.Marshal(request)
+	if err != nil { // for strings that are not UTF-8
+		return nil, &Error{Kind: InvalidArgument, Message: malformed.Message, Cause: err}
+	}
+	exchange := []Exchange{{Request: wire, Strict: true}}
+	exchange[0].Deadline, _ = ctx.Deadline()
+	s.Answer(ctx, exchange)
+	if err := exchange[0].Err; err != nil {
 		return nil, err
 	}
-	t := s.table.Load()
-	if t == nil {
-		return nil, notReady
-	}
-	domain := t.rules.Domain(request.Domain)
-	if domain == nil {
-		s.metrics.unknownDomains.Inc()
-		return bare(len(request.Descriptors), rlsv3.RateLimitResponse_OK), nil
-	}
-	if request.excess || len(request.Descriptors) > s.options.MaxDescriptors {
-		s.metrics.tooLarge.Inc()
-		return bare(len(request.Descriptors), rlsv3.RateLimitResponse_OVER_LIMIT), nil
-	}
-
-	c := s.calls.Get().(*call)
-	c.reset(request)
-	c.plan(ctx, t, domain)
-	if len(c.asks) > 0 {
-		s.decider.Decide(ctx, c.asks, c.decisions)
-	}
-	for i := range c.asks {
-		c.views[i].series.count(&c.asks[i], &c.decisions[i])
-	}
-	response, err := s.reply(ctx, c)
-	if !c.large() {
-		c.reset(nil)
-		s.calls.Put(c)
-	}
-	return response, err
-}
-
-// reply turns the decisions of a call into its reply.
-func (s *Service) reply(ctx context.Context, c *call) (*rlsv3.RateLimitResponse, *Error) {
-	v := judge(c.asks, c.decisions)
-	if v.failed {
-		return nil, storeFailed(ctx, v.failure)
-	}
-	response := &rlsv3.RateLimitResponse{OverallCode: rlsv3.RateLimitResponse_OK, Statuses: c.statuses()}
-	if v.over {
-		response.OverallCode = rlsv3.RateLimitResponse_OVER_LIMIT
-	}
-	if v.speaker >= 0 {
-		view, decision := c.views[v.speaker], &c.decisions[v.speaker]
-		response.ResponseHeadersToAdd = s.options.Headers.headers(view, decision, v.over)
-		if v.over && s.options.Body {
-			response.RawBody = problem(view, decision)
-			response.ResponseHeadersToAdd = append(response.ResponseHeadersToAdd, &corev3.HeaderValue{Key: "Content-Type", Value: problemMediaType})
-		}
-	}
-	if s.options.Headers.Delay && !v.over {
-		response.ResponseHeadersToAdd = c.addDelay(response.ResponseHeadersToAdd)
-	}
-	if s.options.Metadata {
-		response.DynamicMetadata = c.metadata(response)
+	response := new(rlsv3.RateLimitResponse)
+	if err := proto.Unmarshal(exchange[0].Reply, response); err != nil {
+		return nil, &Error{Kind: Internal, Message: "malformed RateLimitResponse", Cause: err}
 	}
 	return response, nil
+}
+
+// admit adds a request to the batch and finds out what to ask the store for
+// it. t is nil while there are no rules.
+func (s *Service) admit(b *batch, t *table, e *Exchange) {
+	r := b.decode(e.Request)
+	r.strict = e.Strict
+	r.asks = span{len(b.asks), len(b.asks)}
+	if !e.TooLarge {
+		r.err = b.check(r)
+	}
+	if r.err == nil && t == nil {
+		r.err = notReady
+	}
+	if r.err != nil {
+		return
+	}
+	domain := t.rules.Domain(r.domain)
+	switch {
+	case e.TooLarge:
+		s.metrics.tooLarge.Inc()
+		r.bare = rlsv3.RateLimitResponse_OVER_LIMIT
+	case domain == nil:
+		s.metrics.unknownDomains.Inc()
+		r.bare = rlsv3.RateLimitResponse_OK
+	case r.excess || r.descriptors.last-r.descriptors.first > s.options.MaxDescriptors:
+		s.metrics.tooLarge.Inc()
+		r.bare = rlsv3.RateLimitResponse_OVER_LIMIT
+	default:
+		b.plan(t, domain, r, e.Deadline)
+	}
+}
+
+// decide has the store decide what the requests of the batch ask.
+func (s *Service) decide(ctx context.Context, b *batch) {
+	if len(b.asks) == 0 {
+		return
+	}
+	b.decisions = slices.Grow(b.decisions, len(b.asks))[:len(b.asks)]
+	s.decider.Decide(ctx, b.asks, b.decisions)
+	b.count()
 }
 
 // panicked turns a panic into an error and counts it.

@@ -19,6 +19,15 @@ func (instant) Decide(_ context.Context, asks []algorithm.Ask, out []algorithm.D
 	}
 }
 
+// refusing denies everything at once.
+type refusing struct{}
+
+func (refusing) Decide(_ context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
+	for i := range asks {
+		out[i] = algorithm.Decision{Outcome: algorithm.Denied, Before: 9, After: 9, RetryAfter: 1e9, Reset: 2e9}
+	}
+}
+
 // Memory that requests share through the pool must not leak from one to the
 // next.
 func TestRequestsInParallelKeepApart(t *testing.T) {
@@ -76,46 +85,6 @@ func TestRulesChangeUnderLoad(t *testing.T) {
 	s.SetRules(one)
 	if got := s.decisions(t)["t/site within_limit"]; got < 250 || got > 300 {
 		t.Errorf("%v decisions counted of 300", got)
-	}
-}
-
-func TestRequestFromProto(t *testing.T) {
-	got := RequestFromProto(parse(t, `(a=1 b=)+(c=\xff hits=0)+(d=x limit=5/DAY*2 hits=9 back) hits=4`))
-	want := &Request{Domain: []byte("t"), HitsAddend: 4, Descriptors: []Descriptor{
-		{Entries: entries("a", "1", "b", "")},
-		{Entries: entries("c", `\xff`), HasHits: true}, // nothing is an escape
-		{Entries: entries("d", "x"), HasHits: true, Hits: 9, IsNegative: true, HasOverride: true},
-	}}
-	want.Descriptors[2].Override.Requests, want.Descriptors[2].Override.Unit, want.Descriptors[2].Override.Multiplier = 5, 4, 2
-	if !same(got, want) {
-		t.Errorf("got %+v", got)
-	}
-	if !same(RequestFromProto(nil), &Request{}) {
-		t.Error("nil is not an empty request")
-	}
-}
-
-func BenchmarkShouldRateLimit(b *testing.B) {
-	for _, row := range []struct {
-		name string
-		o    Options
-	}{
-		{"bare", Options{}}, {"default", DefaultOptions()}, {"metadata", Options{Metadata: true}},
-	} {
-		b.Run(row.name, func(b *testing.B) {
-			s, err := New(instant{}, row.o, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
-			s.SetRules(compile(b, sitePolicy))
-			request := &Request{Domain: []byte("t"), Descriptors: []Descriptor{{Entries: entries("site", "s")}, {Entries: entries("acct", "u1")}}}
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := s.ShouldRateLimit(b.Context(), request); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }
 

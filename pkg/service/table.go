@@ -6,12 +6,14 @@ import (
 
 // table is what a request needs of a set of rules, worked out when they are
 // loaded, so that a request only reads and adds. It is immutable but for the
-// counters.
+// counters and the overrides.
 type table struct {
 	rules   *descriptors.Rules
 	views   []view // by Limit.Index
 	domains map[*descriptors.Domain]*domainSeries
 	series  map[seriesKey]*series
+
+	overrides overrides
 }
 
 // newTable prepares a set of rules. What the one before it, or nil, counted of
@@ -37,7 +39,7 @@ func newTable(rules *descriptors.Rules, before *table) *table {
 		t.domains[domain] = s
 	}
 	for i, limit := range rules.Limits() {
-		t.views[i] = newView(limit, t.seriesOf(limit, before))
+		t.views[i] = newView(limit, limit.Rule.Domain.Counting, t.seriesOf(limit, before))
 	}
 	return t
 }
@@ -54,10 +56,4 @@ func (t *table) seriesOf(l *descriptors.Limit, before *table) *series {
 	}
 	t.series[key] = s
 	return s
-}
-
-// overrideView returns the view of a limit that a request brought.
-func (t *table) overrideView(d *descriptors.Domain, l *descriptors.Limit) *view {
-	v := newView(l, &t.domains[d].overrides)
-	return &v
 }

@@ -7,39 +7,38 @@ import (
 	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 )
 
-// view is how a limit looks to clients, written once per set of rules. It is
-// immutable; replies share its message.
+// view is a limit as it is asked of the store and shown to clients, written
+// once per set of rules. It is immutable.
 type view struct {
-	message *rlsv3.RateLimitResponse_RateLimit
-	name    string // of the policy, a quoted string of structured fields
-	policy  string // value of RateLimit-Policy
-	limit   string // requests per unit, decimal
-	allows  string // "60 requests per minute"
-	series  *series
+	limit    *descriptors.Limit
+	ask      algorithm.Ask // without what differs from request to request
+	current  []byte        // current_limit of a status, in wire form
+	name     string        // of the policy, a quoted string of structured fields
+	policy   string        // value of RateLimit-Policy
+	requests string        // per unit, decimal
+	allows   string        // "60 requests per minute"
+	series   *series
 }
 
-func newView(l *descriptors.Limit, s *series) view {
+func newView(l *descriptors.Limit, counting algorithm.Counting, s *series) view {
 	name := quote(policyName(l))
-	limit := strconv.FormatInt(l.Limit.Requests, 10)
+	requests := strconv.FormatInt(l.Limit.Requests, 10)
 	v := view{
-		message: &rlsv3.RateLimitResponse_RateLimit{
-			Name:            wireName(l.Name),
-			RequestsPerUnit: uint32(l.Limit.Requests),
-			Unit:            rlsv3.RateLimitResponse_RateLimit_Unit(l.Unit),
+		limit: l,
+		ask: algorithm.Ask{
+			Limit: l.Limit, Shadow: l.Shadow, Quota: l.Quota, Counting: counting, OnStoreError: l.OnStoreError,
 		},
-		name:   name,
-		policy: name + ";q=" + limit,
-		limit:  limit,
-		allows: limit + " requests per " + period(l),
-		series: s,
-	}
-	if l.Multiplier > 1 {
-		v.message.UnitMultiplier = wrapperspb.UInt32(l.Multiplier)
+		current:  appendCurrent(nil, l),
+		name:     name,
+		policy:   name + ";q=" + requests,
+		requests: requests,
+		allows:   requests + " requests per " + period(l),
+		series:   s,
 	}
 	if w := l.Limit.Window; w%time.Second == 0 && w > 0 {
 		v.policy += ";w=" + strconv.FormatInt(int64(w/time.Second), 10)
