@@ -40,14 +40,18 @@ type RedisOptions struct {
 }
 
 // Redis is a store in Redis: one server, a master behind sentinels, or a
-// Cluster. A call of Decide is one script call, in a Cluster one for each hash
-// slot, at the same time. Redis' own clock decides. It keeps to the deadline of
-// the context it is given, and never repeats what may have been charged.
+// Cluster. A call of Decide on an idle server is one script call, in a Cluster
+// one for each hash slot, at the same time. What is asked while a server is busy
+// is merged into calls that leave as soon as an earlier one is back, and decide
+// as if it had been asked one after another. Redis' own clock decides. Decide
+// keeps to the deadline of the context it is given, and what may have been
+// charged is never repeated.
 type Redis struct {
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // nil unless it is one
 	sha     string
 	calls   sync.Pool // *scriptCall
+	lanes   sync.Map  // string, the address of a server, to *lane
 	log     *slog.Logger
 	warned  sync.Once // about eviction
 	undos   chan struct{}
@@ -62,9 +66,8 @@ type Redis struct {
 // never seen.
 const slack = time.Second
 
-// maxUndos bounds how many requests' undos may be under way after the request
-// itself was answered.
-const maxUndos = 64
+// maxUndos bounds how many requests' undos may be under way.
+const maxUndos = 4096
 
 // NewRedis returns a store that connects when there is something to connect to:
 // that Redis is absent is no error. An error means options that cannot work.
@@ -128,19 +131,10 @@ func (r *Redis) Decide(ctx context.Context, asks []algorithm.Ask, out []algorith
 	if r.cluster != nil {
 		r.decideBySlot(ctx, asks, out)
 	} else {
-		r.decideTogether(ctx, asks, out)
+		r.decideTogether(ctx, r.lane(""), asks, out)
 	}
 	r.metrics.duration.Observe(time.Since(began).Seconds())
 	r.report(asks, out)
-}
-
-// decideTogether decides asks whose keys one server holds, in one call.
-func (r *Redis) decideTogether(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
-	c := r.newCall()
-	c.asks = append(c.asks, asks...)
-	r.run(ctx, []*scriptCall{c})
-	copy(out, c.out)
-	r.free(c)
 }
 
 // report counts and logs the requests that were not decided.

@@ -15,13 +15,33 @@ import (
 // keys one server holds.
 type scriptCall struct {
 	asks []algorithm.Ask
-	out  []algorithm.Decision // of each ask, once run
-	at   []int                // where each ask comes from, for who splits a batch
+	out  []algorithm.Decision  // of each ask, once run
+	to   []*algorithm.Decision // where they belong, for who has merged or split batches
 
 	call algorithm.Call
+	keys []bulk
 	args []any
 	cmd  once
 	err  error // nil: out is decided, each decision for itself
+}
+
+// bulk is an argument of a command. A pointer to it is one that the client
+// takes without allocating.
+type bulk []byte
+
+func (b *bulk) MarshalBinary() ([]byte, error) { return *b, nil }
+
+// add adds an ask whose decision belongs elsewhere.
+func (c *scriptCall) add(ask *algorithm.Ask, group int32, to *algorithm.Decision) {
+	c.asks, c.to = append(c.asks, *ask), append(c.to, to)
+	c.asks[len(c.asks)-1].Group = group
+}
+
+// deliver puts the decisions where they belong.
+func (c *scriptCall) deliver() {
+	for i, to := range c.to {
+		*to = c.out[i]
+	}
 }
 
 func (r *Redis) newCall() *scriptCall { return r.calls.Get().(*scriptCall) }
@@ -32,9 +52,11 @@ func (r *Redis) free(c *scriptCall) {
 		return
 	}
 	clear(c.asks)
+	clear(c.keys)
 	clear(c.args)
 	clear(c.out)
-	c.asks, c.out, c.at, c.args, c.cmd, c.err = c.asks[:0], c.out[:0], c.at[:0], c.args[:0], once{}, nil
+	clear(c.to)
+	c.asks, c.out, c.to, c.keys, c.args, c.cmd, c.err = c.asks[:0], c.out[:0], c.to[:0], c.keys[:0], c.args[:0], once{}, nil
 	c.call.Reset(0, slack)
 	r.calls.Put(c)
 }
@@ -57,11 +79,15 @@ func (c *scriptCall) command(ctx context.Context, sha string, withText bool) red
 		name, script = "eval", algorithm.Script
 	}
 	keys := c.call.Keys()
-	c.args = append(c.args[:0], name, script, len(keys))
+	c.keys = c.keys[:0]
 	for _, key := range keys {
-		c.args = append(c.args, key)
+		c.keys = append(c.keys, key)
 	}
-	c.args = append(c.args, c.call.Args())
+	c.keys = append(c.keys, c.call.Args())
+	c.args = append(c.args[:0], name, script, len(keys), keys[0]) // by the first key the client finds the server
+	for i := 1; i < len(c.keys); i++ {
+		c.args = append(c.args, &c.keys[i])
+	}
 	c.cmd = once{redis.NewStringCmd(ctx, c.args...)}
 	c.cmd.SetFirstKeyPos(3)
 	return c.cmd
@@ -191,7 +217,7 @@ func (r *Redis) askAgainByClock(ctx context.Context, c *scriptCall) {
 			again, clock = r.newCall(), now
 		}
 		for i := from; i < to; i++ {
-			again.asks, again.at = append(again.asks, c.asks[i]), append(again.at, i)
+			again.add(&c.asks[i], c.asks[i].Group, &c.out[i])
 		}
 	}
 	if again == nil {
@@ -199,9 +225,7 @@ func (r *Redis) askAgainByClock(ctx context.Context, c *scriptCall) {
 	}
 	again.prepare(clock)
 	r.sendAll(ctx, []*scriptCall{again})
-	for i, at := range again.at {
-		c.out[at] = again.out[i]
-	}
+	again.deliver()
 	r.free(again)
 }
 

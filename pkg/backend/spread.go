@@ -6,23 +6,23 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
-// decideBySlot decides asks in a Cluster: one call for each hash slot.
+// decideBySlot decides asks in a Cluster: in one call for each hash slot.
 func (r *Redis) decideBySlot(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
 	if oneSlot(asks) {
-		r.decideTogether(ctx, asks, out)
+		r.decideTogether(ctx, r.laneOf(ctx, asks[0].Key), asks, out)
 		return
 	}
-	s := split{store: r, bySlot: make(map[uint16]*scriptCall)}
+	s := split{store: r, ctx: ctx}
 	var spread [][2]int // requests whose keys lie in several slots
 	for from, to := range groups(asks) {
 		if oneSlot(asks[from:to]) {
-			s.add(slotOf(asks[from].Key), asks, from, to)
+			s.add(asks, from, to)
 		} else {
 			s.spread(asks, from, to)
 			spread = append(spread, [2]int{from, to})
 		}
 	}
-	s.run(ctx, out)
+	s.run(out)
 	if len(spread) > 0 {
 		r.settle(ctx, asks, out, spread)
 	}
@@ -38,37 +38,46 @@ func oneSlot(asks []algorithm.Ask) bool {
 	return true
 }
 
-// split sorts asks into calls by hash slot.
+// split sorts asks into errands by the node that holds their keys.
 type split struct {
-	store  *Redis
-	bySlot map[uint16]*scriptCall
-	calls  []*scriptCall
-	groups int32
+	store   *Redis
+	ctx     context.Context
+	errands []*errand
+	bySlot  map[uint16]*errand // those of the slots met so far
+	groups  int32
 }
 
-// of returns the call of a slot.
-func (s *split) of(slot uint16) *scriptCall {
-	c := s.bySlot[slot]
-	if c == nil {
-		c = s.store.newCall()
-		s.bySlot[slot] = c
-		s.calls = append(s.calls, c)
-	}
-	return c
-}
-
-// add adds asks[from:to] as one request to the call of a slot.
-func (s *split) add(slot uint16, asks []algorithm.Ask, from, to int) {
+// add adds asks[from:to] as one request.
+func (s *split) add(asks []algorithm.Ask, from, to int) {
 	s.groups++
 	for i := from; i < to; i++ {
-		s.addOne(slot, &asks[i], i, s.groups)
+		s.addOne(&asks[i], i, s.groups)
 	}
 }
 
-func (s *split) addOne(slot uint16, ask *algorithm.Ask, at int, group int32) {
-	c := s.of(slot)
-	c.asks, c.at = append(c.asks, *ask), append(c.at, at)
-	c.asks[len(c.asks)-1].Group = group
+func (s *split) addOne(ask *algorithm.Ask, at int, group int32) {
+	slot := slotOf(ask.Key)
+	e := s.bySlot[slot]
+	if e == nil {
+		e = s.errandTo(s.store.laneOf(s.ctx, ask.Key))
+		if s.bySlot == nil {
+			s.bySlot = make(map[uint16]*errand)
+		}
+		s.bySlot[slot] = e
+	}
+	e.add(ask, group)
+	e.slots, e.at = append(e.slots, slot), append(e.at, at)
+}
+
+func (s *split) errandTo(l *lane) *errand {
+	for _, e := range s.errands {
+		if e.lane == l {
+			return e
+		}
+	}
+	e := l.newErrand(s.ctx)
+	s.errands = append(s.errands, e)
+	return e
 }
 
 // spread adds a request whose keys lie in several slots: in each slot the asks
@@ -79,25 +88,41 @@ func (s *split) spread(asks []algorithm.Ask, from, to int) {
 	whole := s.groups
 	for i := from; i < to; i++ {
 		if !asks[i].OneOfQuotas() {
-			s.addOne(slotOf(asks[i].Key), &asks[i], i, whole)
+			s.addOne(&asks[i], i, whole)
 		}
 	}
 	for i := from; i < to; i++ {
 		if asks[i].OneOfQuotas() {
 			s.groups++
-			s.addOne(slotOf(asks[i].Key), &asks[i], i, s.groups)
+			s.addOne(&asks[i], i, s.groups)
 		}
 	}
 }
 
-// run runs the calls and puts the decisions where the asks came from.
-func (s *split) run(ctx context.Context, out []algorithm.Decision) {
-	s.store.run(ctx, s.calls)
-	for _, c := range s.calls {
-		for i, at := range c.at {
-			out[at] = c.out[i]
+// run runs the errands at the same time and puts the decisions where the asks
+// came from.
+func (s *split) run(out []algorithm.Decision) {
+	for _, e := range s.errands {
+		e.seal()
+	}
+	if e := s.errands[0]; len(s.errands) == 1 && e.lane.enter() {
+		defer e.lane.leave()
+		s.store.runErrands(s.errands)
+		e.deliver(out)
+		e.free()
+		return
+	}
+	there := s.errands[:0]
+	for _, e := range s.errands {
+		if e.lane.add(e) {
+			there = append(there, e)
+		} else {
+			e.refuse(out, errQueueFull)
+			e.free()
 		}
-		s.store.free(c)
+	}
+	for _, e := range there {
+		e.wait(out)
 	}
 }
 
@@ -149,16 +174,15 @@ func (r *Redis) settle(ctx context.Context, asks []algorithm.Ask, out []algorith
 	if len(undo) == 0 {
 		return
 	}
-	if ctx.Err() != nil {
-		r.undoLater(ctx, undo)
-		return
-	}
-	back := r.undo(ctx, undo)
-	for i, at := range at {
-		if back[i].Outcome == algorithm.Allowed {
-			d := &out[at]
-			d.Before, d.After, d.Remaining, d.Reset = back[i].After, back[i].After, back[i].Remaining, back[i].Reset
+	select {
+	case back := <-r.undo(ctx, undo):
+		for i, at := range at {
+			if back[i].Outcome == algorithm.Allowed {
+				d := &out[at]
+				d.Before, d.After, d.Remaining, d.Reset = back[i].After, back[i].After, back[i].Remaining, back[i].Reset
+			}
 		}
+	case <-ctx.Done(): // they are given back all the same
 	}
 }
 
@@ -166,14 +190,36 @@ func giveBack(a *algorithm.Ask) algorithm.Ask {
 	return algorithm.Ask{Key: a.Key, Limit: a.Limit, Hits: a.Hits, Mode: algorithm.GiveBack}
 }
 
-// undo gives charges back, once, and counts what became of each.
-func (r *Redis) undo(ctx context.Context, undo []algorithm.Ask) []algorithm.Decision {
-	s := split{store: r, bySlot: make(map[uint16]*scriptCall)}
+// undo gives charges back, once, also when the context has ended, and counts
+// what became of each. Only so many of those may be under way.
+func (r *Redis) undo(ctx context.Context, undo []algorithm.Ask) <-chan []algorithm.Decision {
+	back := make(chan []algorithm.Decision, 1)
+	select {
+	case r.undos <- struct{}{}:
+	default:
+		r.metrics.undoFailed.Add(float64(len(undo)))
+		back <- make([]algorithm.Decision, len(undo))
+		return back
+	}
 	for i := range undo {
-		s.add(slotOf(undo[i].Key), undo, i, i+1)
+		undo[i].Key = append([]byte(nil), undo[i].Key...) // the caller's, only until it has its answer
+	}
+	r.undoing.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
+		defer cancel()
+		back <- r.undoNow(ctx, undo)
+		<-r.undos
+	})
+	return back
+}
+
+func (r *Redis) undoNow(ctx context.Context, undo []algorithm.Ask) []algorithm.Decision {
+	s := split{store: r, ctx: ctx}
+	for i := range undo {
+		s.add(undo, i, i+1)
 	}
 	back := make([]algorithm.Decision, len(undo))
-	s.run(ctx, back)
+	s.run(back)
 	for i := range back {
 		if back[i].Outcome == algorithm.Allowed {
 			r.metrics.undone.Inc()
@@ -183,24 +229,4 @@ func (r *Redis) undo(ctx context.Context, undo []algorithm.Ask) []algorithm.Deci
 		}
 	}
 	return back
-}
-
-// undoLater gives charges back for a request whose time is up. Only so many of
-// those may be under way.
-func (r *Redis) undoLater(ctx context.Context, undo []algorithm.Ask) {
-	select {
-	case r.undos <- struct{}{}:
-	default:
-		r.metrics.undoFailed.Add(float64(len(undo)))
-		return
-	}
-	for i := range undo {
-		undo[i].Key = append([]byte(nil), undo[i].Key...) // the caller's, only until it has its answer
-	}
-	r.undoing.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
-		defer cancel()
-		r.undo(ctx, undo)
-		<-r.undos
-	})
 }

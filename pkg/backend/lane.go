@@ -1,0 +1,162 @@
+package backend
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// patience is how long a batch has been on its way before another may leave
+	// besides it. One at a time gathers the largest batches; where the way is
+	// long, or one is held up, the others need not wait for it.
+	patience = 500 * time.Microsecond
+
+	// maxRunning is how many batches a lane may have under way.
+	maxRunning = 4
+
+	// maxBatch is how many asks may gather into one batch: a script keeps Redis
+	// from all else. Asks that came together stay together.
+	maxBatch = 512
+
+	// maxWaiting is how many asks may wait in a lane. More are refused at once:
+	// they would not be answered in time.
+	maxWaiting = 1 << 15
+)
+
+// lane is the way to one server. What is asked while a batch is on its way
+// waits, and leaves as one batch as soon as an earlier one is back.
+type lane struct {
+	run     func(batch []*errand)
+	errands sync.Pool // *errand, for newErrand
+
+	mu      sync.Mutex // protects what follows
+	running int
+	left    time.Time // when the latest of those that are running left
+	waiting []*errand
+	asks    int // of those that wait
+}
+
+// enter reports whether the lane is free. If so the caller runs what it has by
+// itself, and then calls leave.
+func (l *lane) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.waiting) == 0 && l.start()
+}
+
+// start counts one more batch, if it may leave now.
+func (l *lane) start() bool {
+	now := time.Now()
+	if l.running > 0 && (l.running >= maxRunning || now.Sub(l.left) < patience) {
+		return false
+	}
+	l.running++
+	l.left = now
+	return true
+}
+
+// leave ends what enter began, and sets off what has gathered meanwhile.
+func (l *lane) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.waiting) > 0 {
+		go l.serve()
+		return
+	}
+	l.running--
+}
+
+// add has an errand run with the next batch. It reports false when too much
+// waits already.
+func (l *lane) add(e *errand) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asks > 0 && l.asks+len(e.asks) > maxWaiting {
+		return false
+	}
+	l.waiting = append(l.waiting, e)
+	l.asks += len(e.asks)
+	if l.start() {
+		go l.serve()
+	}
+	return true
+}
+
+// serve runs batches until nothing waits.
+func (l *lane) serve() {
+	var batch []*errand
+	for {
+		batch = l.take(batch[:0])
+		if len(batch) == 0 {
+			return
+		}
+		l.run(batch)
+		for _, e := range batch {
+			e.finish()
+		}
+		clear(batch)
+	}
+}
+
+// take returns the errands of the next batch that somebody still waits for. If
+// there are none the server's turn ends.
+func (l *lane) take(batch []*errand) []*errand {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	taken, asks := 0, 0
+	for _, e := range l.waiting {
+		if asks > 0 && asks+len(e.asks) > maxBatch {
+			break
+		}
+		taken++
+		l.asks -= len(e.asks)
+		if !e.begin() {
+			continue
+		}
+		asks += len(e.asks)
+		batch = append(batch, e)
+	}
+	rest := copy(l.waiting, l.waiting[taken:])
+	clear(l.waiting[rest:])
+	l.waiting = l.waiting[:rest]
+	if len(batch) == 0 {
+		l.running--
+	} else {
+		l.left = time.Now()
+	}
+	return batch
+}
+
+// endOf is the deadline of a batch: that of the errand with the latest, so that
+// none ends another. It is zero when an errand has none.
+func endOf(batch []*errand) time.Time {
+	var end time.Time
+	for _, e := range batch {
+		own, ok := e.ctx.Deadline()
+		if !ok {
+			return time.Time{}
+		}
+		if own.After(end) {
+			end = own
+		}
+	}
+	return end
+}
+
+// until is a context with a deadline and without a timer. It is for what looks
+// at the deadline by itself, as sockets do.
+type until struct {
+	context.Context
+	end time.Time
+}
+
+func (u until) Deadline() (time.Time, bool) { return u.end, true }
+
+// contextUntil returns a context that ends at end, or never when that is zero.
+func contextUntil(end time.Time) context.Context {
+	if end.IsZero() {
+		return context.Background()
+	}
+	return until{context.Background(), end}
+}
