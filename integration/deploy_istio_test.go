@@ -192,8 +192,15 @@ func startProxy(t *testing.T, name, ratelimitd string) *envoy {
 		"static_resources": object{"listeners": list{listener, backendListener(t, backend)}, "clusters": clusters},
 	})
 	validateEnvoy(t, text)
+	e.launch(t, text)
+	return e
+}
+
+// launch starts the Envoy with a configuration, and waits until it takes requests.
+func (e *envoy) launch(t *testing.T, config string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	writePolicy(t, file, text)
+	writePolicy(t, file, config)
 	e.process = startProcess(t, "envoy", nil, envoyPath, "-c", file, "--concurrency", "2", "--disable-hot-restart", "-l", "warning")
 	waitFor(t, 20*time.Second, "Envoy to be ready", func() bool {
 		if !e.running() {
@@ -206,7 +213,6 @@ func startProxy(t *testing.T, name, ratelimitd string) *envoy {
 		resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	})
-	return e
 }
 
 func socketAddress(t *testing.T, address string) object {
