@@ -11,7 +11,7 @@ ISTIO_CRDS := $(TOOLS)/istio-crds-$(ISTIO_API_VERSION)
 tools: $(KUSTOMIZE) $(KUBECTL_VALIDATE) $(ISTIO_CRDS)
 
 # $(call built,package@version,name) builds a tool beside its place and moves it there when it is whole.
-built = mkdir -p $@.new && GOBIN=$@.new GOFLAGS= go install $(1) && mv $@.new/$(2) $@ && rmdir $@.new
+built = mkdir -p $@.new && GOBIN=$@.new GOFLAGS= go install -ldflags='-s -w' $(1) && mv $@.new/$(2) $@ && rmdir $@.new
 
 $(KUSTOMIZE):
 	@echo "building kustomize $(KUSTOMIZE_VERSION)"
