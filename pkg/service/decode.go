@@ -27,6 +27,8 @@ func (b *batch) decode(message []byte) *request {
 	r.descriptors = span{len(b.descriptors), len(b.descriptors)}
 	if !b.addFields(r, message) {
 		r.malformed = true
+		clear(b.entries[r.firstEntry:])
+		clear(b.descriptors[r.descriptors.first:])
 		b.descriptors, b.rules = b.descriptors[:r.descriptors.first], b.rules[:r.descriptors.first]
 		b.entries = b.entries[:r.firstEntry]
 	}

@@ -2,6 +2,8 @@ package service
 
 import (
 	"bytes"
+	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -162,6 +164,36 @@ func TestDecodeEverything(t *testing.T) {
 			}
 		}
 		b.reset()
+	}
+}
+
+// A batch that waits to be used again holds on to no message and no rule.
+func TestResetLetsGo(t *testing.T) {
+	s, err := New(newMemory(), Options{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.SetRules(compile(t, mixedPolicy("precise")))
+	var b batch
+	random := rand.New(rand.NewPCG(5, 6))
+	for i := range 50 {
+		wire := encode(randomRequest(random))
+		if i > 40 {
+			wire = append(wire, 0x80) // malformed, as is found at its end
+		}
+		s.admit(&b, s.table.Load(), &Exchange{Request: wire})
+	}
+	s.decide(t.Context(), &b)
+	b.reset()
+	for i, kept := range []any{
+		b.requests[:cap(b.requests)], b.descriptors[:cap(b.descriptors)], b.entries[:cap(b.entries)], b.rules[:cap(b.rules)],
+		b.asks[:cap(b.asks)], b.views[:cap(b.views)], b.decisions[:cap(b.decisions)],
+	} {
+		for j := range reflect.ValueOf(kept).Len() {
+			if !reflect.ValueOf(kept).Index(j).IsZero() {
+				t.Fatalf("slice %d holds %+v", i, reflect.ValueOf(kept).Index(j))
+			}
+		}
 	}
 }
 
