@@ -140,10 +140,8 @@ func (s *session) background(t *testing.T, b *block) {
 		t.Fatalf("%s: one command goes on running in a terminal, not %d", b.at, len(commands))
 	}
 	c := commands[0]
-	w := &terminal{shell: exec.Command("bash", "--noprofile", "--norc", "-c", s.here(c.text)), output: newTranscript(t), ended: make(chan struct{})}
-	w.shell.Dir, w.shell.Env = s.dir, s.env
-	w.shell.Stdout, w.shell.Stderr = w.output.file, w.output.file
-	w.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	w := &terminal{output: newTranscript(t), ended: make(chan struct{})}
+	w.shell = s.bash(t, w.output, "-c", watched+s.here(c.text))
 	if err := w.shell.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -190,19 +188,18 @@ func (s *session) envoyIsReady() bool {
 	return err == nil && refused == nil && strings.Contains(string(text), "membership_healthy: 1")
 }
 
-// stop ends what runs in the background, as Ctrl-C does, and kills what does not end.
+// stop ends what runs in the background, as Ctrl-C does, and kills what does not end. Programs that a shell has started may end
+// after it, so it waits for their ports too.
 func (s *session) stop() {
 	for _, w := range s.running {
 		_ = syscall.Kill(-w.shell.Process.Pid, syscall.SIGTERM) // it may have ended
-		select {
-		case <-w.ended:
-		case <-time.After(20 * time.Second):
-		}
-		_ = syscall.Kill(-w.shell.Process.Pid, syscall.SIGKILL)
-		<-w.ended
 	}
 	for end := time.Now().Add(20 * time.Second); len(s.running) > 0 && !s.portsFree() && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond) // those that a shell had started end after it
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, w := range s.running {
+		_ = syscall.Kill(-w.shell.Process.Pid, syscall.SIGKILL)
+		<-w.ended
 	}
 	s.running = nil
 }

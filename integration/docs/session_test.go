@@ -245,10 +245,7 @@ func (s *session) run(t *testing.T, command string) (printed string, status int)
 func (s *session) start(t *testing.T) {
 	t.Helper()
 	s.output = newTranscript(t)
-	s.shell = exec.Command("bash", "--noprofile", "--norc")
-	s.shell.Dir, s.shell.Env = s.dir, s.env
-	s.shell.Stdout, s.shell.Stderr = s.output.file, s.output.file
-	s.shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	s.shell = s.bash(t, s.output)
 	input, err := s.shell.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -257,6 +254,29 @@ func (s *session) start(t *testing.T) {
 	if err := s.shell.Start(); err != nil {
 		t.Fatal(err)
 	}
+	fmt.Fprintln(s.input, watched)
+}
+
+// watched begins what a bash does: its processes end when this one does, however that ends, for then nobody holds the other end
+// of file 3 any longer.
+const watched = "{ read -r -u 3; kill -KILL 0; } >/dev/null 2>&1 & exec 3<&-; "
+
+// bash returns a bash in a process group of its own, which is not started yet.
+func (s *session) bash(t *testing.T, output *transcript, args ...string) *exec.Cmd {
+	t.Helper()
+	watch, held, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		watch.Close()
+		held.Close()
+	})
+	shell := exec.Command("bash", append([]string{"--noprofile", "--norc"}, args...)...)
+	shell.Dir, shell.Env, shell.ExtraFiles = s.dir, s.env, []*os.File{watch}
+	shell.Stdout, shell.Stderr = output.file, output.file
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return shell
 }
 
 // end ends all that the session has started.
