@@ -40,9 +40,8 @@ const (
 type Options struct {
 	Headers Headers
 
-	// Body gives a denial a body of application/problem+json, and that
-	// content type. Clients of Envoy that speak gRPC see that content type
-	// too, and may not understand the denial for it.
+	// Body gives a denial a body of application/problem+json. Envoy gives it
+	// to clients that speak gRPC as the text of their error.
 	Body bool
 
 	// Metadata gives replies dynamic metadata for Envoy's access log.

@@ -218,7 +218,7 @@ func answerRows(s *Settings) []Setting {
 		{
 			Name: "body", target: &s.Body, Default: "false",
 			Doc: "Answer a denied request with an application/problem+json body: the error, a message and the seconds to wait. " +
-				"Leave it off where clients speak gRPC, which do not expect that content type.",
+				"Clients of Envoy that speak gRPC get it as the text of their error.",
 		},
 		{
 			Name: "dynamic_metadata", target: &s.DynamicMetadata, Default: "false",
