@@ -28,6 +28,9 @@ type Call struct {
 	// Deadline is when the client stops waiting; zero if it did not say.
 	Deadline time.Time
 
+	// Mark is what [Options.Mark] makes of the headers.
+	Mark uint32
+
 	// Reply is where the handler appends the reply message. It is empty, and
 	// may have room.
 	Reply []byte

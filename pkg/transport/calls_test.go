@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -199,6 +200,44 @@ func TestTooLarge(t *testing.T) {
 	}
 	p.says(21, strings.Repeat("x", 1000), strings.Repeat("x", 1000))
 }
+
+// A call's mark comes from its headers, also when they are as before.
+func TestMark(t *testing.T) {
+	asked := 0
+	marks := make(chan uint32, 100)
+	_, addr := start(t, Options{
+		Mark: func(header func(string) string) uint32 {
+			asked++
+			return uint32(len(header("user-agent")))
+		},
+		Handler: handlerFunc(func(batch []*Call) {
+			for _, call := range batch {
+				marks <- call.Mark
+			}
+		}),
+	})
+	p := dial(t, addr)
+	id := uint32(1)
+	for _, agent := range []string{"a", "a", "a", "a", "bb", "bb", "bb", "a", "a", "", ""} {
+		var more []string
+		if agent != "" {
+			more = []string{"user-agent: " + agent}
+		}
+		p.ask(id, "x", more...)
+		p.reply(id)
+		id += 2
+		if got := <-marks; got != uint32(len(agent)) {
+			t.Errorf("mark %d of %q", got, agent)
+		}
+	}
+	if asked < 4 || asked > 8 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
+type handlerFunc func(batch []*Call)
+
+func (f handlerFunc) Handle(_ context.Context, batch []*Call) { f(batch) }
 
 // A call that was reset is not answered, and nothing of it is left.
 func TestReset(t *testing.T) {

@@ -43,11 +43,12 @@ type conn struct {
 
 	// Header blocks.
 	decoder   *hpack.Decoder
-	fields    []hpack.HeaderField // of the last block that was decoded
-	listSize  int                 // of the block that is being decoded
-	block     []byte              // of a block without END_HEADERS, what has arrived
-	blockHead frame               // and the HEADERS frame that began it, without payload; stream 0: none
-	sameBlock []byte              // a block that decodes to same, until another one is decoded; empty: none
+	header    func(name string) string // field, made once
+	fields    []hpack.HeaderField      // of the last block that was decoded
+	listSize  int                      // of the block that is being decoded
+	block     []byte                   // of a block without END_HEADERS, what has arrived
+	blockHead frame                    // and the HEADERS frame that began it, without payload; stream 0: none
+	sameBlock []byte                   // a block that decodes to same, until another one is decoded; empty: none
 	same      head
 
 	// Streams.
@@ -103,6 +104,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.room.L = &c.mu
 	c.decoder = hpack.NewDecoder(tableSize, c.emit)
+	c.header = c.field
 	c.decoder.SetMaxStringLength(s.options.MaxHeaderList)
 	return c
 }

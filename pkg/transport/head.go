@@ -25,6 +25,7 @@ type head struct {
 	malformedTrailers bool // as trailers, which have no pseudo-headers
 
 	hosts int
+	mark  uint32 // see Options.Mark
 }
 
 const grpcType = "application/grpc"

@@ -117,10 +117,23 @@ func (c *conn) decode(block []byte) (*head, bool) {
 	}
 	c.same = parseHead(c.fields, c.server.options.Method, c.server.options.Other != nil)
 	c.same.tooLarge(c.listSize > c.server.options.MaxHeaderList)
+	if mark := c.server.options.Mark; mark != nil {
+		c.same.mark = mark(c.header)
+	}
 	if isStable(block) {
 		c.sameBlock = append(c.sameBlock, block...)
 	}
 	return &c.same, err == nil
+}
+
+// field returns the first value of a header in the last block.
+func (c *conn) field(name string) string {
+	for i := range c.fields {
+		if c.fields[i].Name == name {
+			return c.fields[i].Value
+		}
+	}
+	return ""
 }
 
 // isStable says whether a block leaves the dynamic table as it is, so that the
@@ -175,6 +188,7 @@ func (c *conn) open(id uint32, h *head, end bool) {
 	call := c.server.calls.Get().(*Call)
 	call.id = id
 	call.problem = h.problem
+	call.Mark = h.mark
 	call.subtype = h.subtype
 	call.contentLength = h.contentLength
 	call.opened = c.now
