@@ -18,7 +18,7 @@ func TestHistogram(t *testing.T) {
 		bounds[i] = durationBounds[i].Seconds()
 	}
 	random := rand.New(rand.NewPCG(3, 4))
-	want := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "d", Buckets: bounds})
+	want := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "d", Help: "Durations.", Buckets: bounds})
 	var h histogram
 	for range 1000 {
 		d := durationBounds[random.IntN(len(bounds))]*2 - time.Duration(random.IntN(3)) // some on a bound, some beyond all
