@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"runtime"
@@ -62,6 +63,10 @@ func TestFloods(t *testing.T) {
 				p.headers(1, false, requestHeaders()...)
 			}
 			p.framer.WriteDataPadded(1, false, nil, make([]byte, 255))
+		}, http2.ErrCodeEnhanceYourCalm},
+		{"headers that say much more than they are long", func(p *peer, i uint32) {
+			block := p.encode(requestHeaders("big: " + strings.Repeat("x", 3900))...)
+			p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1 + 2*i, EndStream: true, EndHeaders: true, BlockFragment: append(block, bytes.Repeat([]byte{0x80 | 62}, 12000)...)})
 		}, http2.ErrCodeEnhanceYourCalm},
 		{"empty CONTINUATION", func(p *peer, i uint32) {
 			if i == 0 {
@@ -245,6 +250,34 @@ func measure() usage {
 	}
 	runtime.ReadMemStats(&m)
 	return usage{runtime.NumGoroutine(), m.HeapAlloc}
+}
+
+// Messages that are never completed are not kept beyond a bound for all
+// connections.
+func TestUnfinishedMessagesAreBounded(t *testing.T) {
+	const most = 10_000
+	s, addr := start(t, Options{MaxBuffered: most})
+	tooLarge := 0
+	var peers []*peer
+	for range 10 {
+		p := dial(t, addr)
+		p.headers(1, false, requestHeaders()...)
+		p.framer.WriteData(1, false, framed(strings.Repeat("x", 9000))[:8000])
+		p.settle()
+		peers = append(peers, p)
+		if n := s.buffered.Load(); n > 4*most {
+			t.Errorf("%d bytes are kept", n)
+		}
+	}
+	for _, p := range peers {
+		p.framer.WriteData(1, true, make([]byte, 1005))
+		if p.reply(1).message() == "too large" {
+			tooLarge++
+		}
+	}
+	if tooLarge < 5 || tooLarge > 6 { // 4 × 10,000 bytes hold 5 times 8,000, but no more
+		t.Errorf("%d messages were too large, want 5 or 6", tooLarge)
+	}
 }
 
 // What a reset leaves in the queue for the window does not gather.

@@ -155,8 +155,6 @@ func (h *head) judge(method string, others bool) {
 }
 
 // tooLarge notes that the fields are incomplete because there were too many.
-func (h *head) tooLarge(yes bool) {
-	if yes {
-		h.malformed, h.other, h.problem, h.contentLength = false, false, problemHeaders, -1
-	}
+func (h *head) tooLarge() {
+	h.malformed, h.malformedTrailers, h.other, h.problem, h.contentLength = false, false, false, problemHeaders, -1
 }

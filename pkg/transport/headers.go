@@ -116,7 +116,10 @@ func (c *conn) decode(block []byte) (*head, bool) {
 		err = c.decoder.Close()
 	}
 	c.same = parseHead(c.fields, c.server.options.Method, c.server.options.Other != nil)
-	c.same.tooLarge(c.listSize > c.server.options.MaxHeaderList)
+	if c.listSize > c.server.options.MaxHeaderList {
+		c.same.tooLarge()
+		c.annoy(int64(c.listSize) / 4096) // a block can be much smaller than what it says
+	}
 	if mark := c.server.options.Mark; mark != nil {
 		c.same.mark = mark(c.header)
 	}
