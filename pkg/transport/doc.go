@@ -19,6 +19,7 @@
 //	turn.go       whose turn it is to read; the batch and the handler
 //	frame.go      the bytes of frames
 //	dispatch.go   a frame to what it means, PING, RST_STREAM, PRIORITY
+//	streams.go    streams that are open, and how the others ended
 //	headers.go    header blocks and the streams they open
 //	head.go       what the headers of a request say
 //	timeout.go    grpc-timeout
