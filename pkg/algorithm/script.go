@@ -10,24 +10,36 @@ import (
 	"time"
 )
 
+// What every function below begins with.
+//
 //go:embed prelude.lua
 var preludeLua string
 
 //go:embed decide.lua
 var decideLua string
 
+//go:embed script.lua
+var scriptLua string
+
 // Script is the Lua source that decides a [Call] in Redis. It needs Redis 5 or
 // later, reads the server's clock once, reads all keys before it writes any,
 // and never fails for what a key holds.
-var Script = preludeLua + makersLua() + decideLua
+var Script = script()
 
-// makersLua is the algorithms' source, each in a function that makes it, so
-// that a call makes those only that it needs.
-func makersLua() string {
+// script puts the parts together. Those that not every call needs become
+// functions that make them. They refer to nothing outside of them: to have a
+// function take hold of a local costs more than a decision.
+func script() string {
 	var b strings.Builder
-	for _, a := range []*Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, LeakyBucket} {
-		fmt.Fprintf(&b, "local function make_%[1]s()\n%[2]s\nreturn %[1]s\nend\n", a.Name, a.Lua)
+	maker := func(name, parameters, lua string) {
+		fmt.Fprintf(&b, "local function make_%[1]s(%[2]s)\n%[3]s\n%[4]s\nreturn %[1]s\nend\n\n", name, parameters, preludeLua, lua)
 	}
+	for _, a := range []*Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, LeakyBucket} {
+		maker(a.Name, "", a.Lua)
+	}
+	maker("decide_group", "now, limits, states, asks, out, log_count, decide_one", decideLua)
+	b.WriteString(preludeLua)
+	b.WriteString(scriptLua)
 	return b.String()
 }
 
@@ -85,7 +97,7 @@ func (c *Call) Reset(now int64, slack time.Duration) {
 // [ClockError] to ask again. It holds until the next Reset.
 func (c *Call) SetClock(now int64) { c.clock = now }
 
-// The flags of an ask, as decide.lua reads them. The lowest two bits are its
+// The flags of an ask, as script.lua reads them. The lowest two bits are its
 // charge.
 const (
 	flagAlone  = 4
@@ -193,7 +205,7 @@ const (
 	replyDecision = 1 + 5*8
 )
 
-// The codes of a decision, as decide.lua writes them.
+// The codes of a decision, as script.lua writes them.
 const (
 	codeUndecided = 0
 	codeAllowed   = 1

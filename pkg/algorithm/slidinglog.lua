@@ -121,3 +121,28 @@ function sliding_window_log.expiry(l, s)
 	if length(s) == 0 then return 0 end
 	return newest(s) + l.window_us
 end
+
+-- load reads a log's length.
+function sliding_window_log.load(key)
+	local n = redis.pcall("LLEN", key)
+	if type(n) == "table" then return {corrupt = true} end
+	return {key = key, n = n, stored = n, first = 0, runs = {}, seen = {}, dirty = false}
+end
+
+-- store brings the list in Redis to what a log holds.
+function sliding_window_log.store(s)
+	if s.n == s.first then
+		if s.stored > 0 then call("DEL", s.key) end
+	elseif s.first > 0 or s.n < s.stored then
+		call("LTRIM", s.key, s.first, s.n - 1)
+	end
+	for i = 1, #s.runs do
+		local t, left = string.format("%.0f", s.runs[i].t), s.runs[i].c
+		while left > 0 do
+			local some = {}
+			for j = 1, min(left, MANY) do some[j] = t end
+			call("RPUSH", s.key, unpack(some))
+			left = left - #some
+		end
+	end
+end
