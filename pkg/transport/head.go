@@ -12,6 +12,7 @@ import (
 // head is what the headers of a request say.
 type head struct {
 	method, scheme, path, authority, host string
+	hasAuthority                          bool
 	contentType, encoding                 string
 	subtype                               string // what contentType adds to application/grpc
 	timeout                               time.Duration
@@ -70,8 +71,9 @@ func (h *head) pseudo(f *hpack.HeaderField) {
 		set(&h.scheme)
 	case ":path":
 		set(&h.path)
-	case ":authority":
-		set(&h.authority)
+	case ":authority": // may be empty
+		h.malformed = h.malformed || h.hasAuthority
+		h.authority, h.hasAuthority = f.Value, true
 	default:
 		h.malformed = true
 	}
@@ -140,7 +142,7 @@ func (h *head) judge(method string, others bool) {
 		h.problem = notGRPC(h.contentType)
 		h.problem.plain = h.method != "HEAD"
 	case h.problem != nil: // the timeout
-	case h.authority == "" && h.hosts == 0:
+	case !h.hasAuthority && h.hosts == 0:
 		h.problem = problemNoHost
 	case h.method != "POST":
 		h.problem = notPOST(h.method)
