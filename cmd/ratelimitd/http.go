@@ -15,7 +15,7 @@ import (
 // asker answers requests of /json.
 func asker(s *service.Service) func(context.Context, *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
 	return func(ctx context.Context, r *rlsv3.RateLimitRequest) (*rlsv3.RateLimitResponse, error) {
-		response, err := s.ShouldRateLimit(ctx, service.RequestFromProto(r))
+		response, err := s.ShouldRateLimit(ctx, r)
 		if known, ok := errors.AsType[*service.Error](err); ok {
 			return nil, httpError{known}
 		}

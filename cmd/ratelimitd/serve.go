@@ -13,12 +13,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 
 	"github.com/ratelimitd/ratelimitd/pkg/reload"
 	"github.com/ratelimitd/ratelimitd/pkg/service"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
+	"github.com/ratelimitd/ratelimitd/pkg/transport"
 	"github.com/ratelimitd/ratelimitd/pkg/web"
 )
 
@@ -74,8 +74,14 @@ func (m *Main) Run(ctx context.Context) error {
 	grpcHealth := health.NewServer()
 	ready.tellOnce(grpcHealth)
 
+	other := newGRPC(m.Settings, rateLimit, grpcHealth)
+	defer other.Stop()
+	grpcPort, err := newTransport(m.Settings, rateLimit, other, store.inline, m.log, registry)
+	if err != nil {
+		return err
+	}
 	servers := &servers{
-		grpc: newGRPC(m.Settings, rateLimit, grpcHealth),
+		grpc: grpcPort,
 		http: web.NewServer(closing(ready, web.Public(m.publicOptions(rateLimit, ready, registry))), m.log),
 	}
 	if sockets.admin != nil {
@@ -124,7 +130,7 @@ func (m *Main) announce(sockets *listeners) {
 
 // servers are what listens.
 type servers struct {
-	grpc  *grpc.Server
+	grpc  *transport.Server
 	http  *http.Server
 	admin *http.Server // nil: off
 }
@@ -135,7 +141,7 @@ func (s *servers) serve(running *sync.WaitGroup, sockets *listeners) <-chan erro
 	failed := make(chan error, 3)
 	start := func(setting string, serve func(net.Listener) error, on net.Listener) {
 		running.Go(func() {
-			if err := serve(on); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			if err := serve(on); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, transport.ErrStopped) {
 				failed <- fmt.Errorf("%s: %w", setting, err)
 			}
 		})
@@ -155,7 +161,6 @@ func (s *servers) stop(timeout time.Duration, log *slog.Logger) {
 	defer cancel()
 	cut := context.AfterFunc(ctx, func() {
 		log.Warn("calls in flight did not end in time and are cut off", "shutdown_timeout", timeout)
-		s.grpc.Stop()
 	})
 	var stopping sync.WaitGroup
 	stopping.Go(func() {
@@ -163,7 +168,7 @@ func (s *servers) stop(timeout time.Duration, log *slog.Logger) {
 			_ = s.http.Close()
 		}
 	})
-	s.grpc.GracefulStop()
+	s.grpc.GracefulStop(ctx)
 	stopping.Wait()
 	cut()
 	if s.admin != nil {

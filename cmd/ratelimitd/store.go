@@ -16,6 +16,7 @@ import (
 // store is where counts are kept, with all that stacks on it.
 type store struct {
 	decider service.Decider
+	inline  bool         // it never waits for anything
 	ready   func() error // nil: it answers
 	close   func()
 }
@@ -32,6 +33,7 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 			Log:        log,
 		})
 		return &store{
+			inline:  true,
 			decider: backend.WithFailurePolicy(memory, policy),
 			ready:   func() error { return nil },
 			close:   memory.Close,

@@ -9,6 +9,9 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
+// slotTable is of CRC-32C, which processors compute by themselves.
+var slotTable = crc32.MakeTable(crc32.Castagnoli)
+
 // A counter key is
 //
 //	{xx}1 domain key value key value … suffix
@@ -56,7 +59,7 @@ func (l *Limit) AppendKey(dst []byte, entries []Entry) []byte {
 		dst = appendNetstring(dst, entries[i].Key)
 		dst = appendNetstring(dst, counted(path, entries, i))
 		if i == 0 {
-			setSlot(dst[slot:], crc32.ChecksumIEEE(dst[begin:]))
+			setSlot(dst[slot:], crc32.Checksum(dst[begin:], slotTable))
 		}
 	}
 	dst = append(dst, l.suffix[:]...)
@@ -80,7 +83,7 @@ func (l *Limit) appendLongKey(dst []byte, entries []Entry) []byte {
 	body, crc := sha256.New(), uint32(0)
 	write := func(p []byte) {
 		body.Write(p)
-		crc = crc32.Update(crc, crc32.IEEETable, p)
+		crc = crc32.Update(crc, slotTable, p)
 	}
 	dst = append(dst, "{00}2"...)
 	slot := len(dst) - len("00}2")

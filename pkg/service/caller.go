@@ -7,8 +7,9 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// strictCaller reports whether a call comes from a program that uses a gRPC
-// library, and not from a proxy.
+// StrictCaller reports whether a call comes from a program that uses a gRPC
+// library, and not from a proxy: what [Exchange] calls Strict. header returns
+// the value of a header, "" if the call has none of that name.
 //
 // It matters for a descriptor without entries. Envoy sends one when a client
 // left out every header that the descriptor is made of and the actions have
@@ -18,13 +19,15 @@ import (
 //
 // Envoy names no user agent, or grpc-c++ with its google_grpc client. Whatever
 // is in doubt is a proxy.
-func strictCaller(ctx context.Context) bool {
-	internal := metadata.ValueFromIncomingContext(ctx, "x-envoy-internal")
-	return len(internal) == 0 && IsLibrary(strings.Join(metadata.ValueFromIncomingContext(ctx, "user-agent"), " "))
+func StrictCaller(header func(name string) string) bool {
+	userAgent := header("user-agent")
+	return header("x-envoy-internal") == "" &&
+		strings.Contains(userAgent, "grpc-") && !strings.Contains(userAgent, "grpc-c++")
 }
 
-// IsLibrary reports whether a user agent is that of a gRPC library which
-// programs use and Envoy does not.
-func IsLibrary(userAgent string) bool {
-	return strings.Contains(userAgent, "grpc-") && !strings.Contains(userAgent, "grpc-c++")
+// callHeaders returns the headers of a call that grpc serves.
+func callHeaders(ctx context.Context) func(name string) string {
+	return func(name string) string {
+		return strings.Join(metadata.ValueFromIncomingContext(ctx, name), " ")
+	}
 }

@@ -22,16 +22,22 @@ func TestProxyIsNotToldOfEmptyDescriptors(t *testing.T) {
 	}
 }
 
-func TestIsLibrary(t *testing.T) {
-	for agent, want := range map[string]bool{
-		"":                              false,
-		"grpc-c++/1.83.0 grpc-c/54.0.0": false,
-		"curl/8":                        false,
-		"grpc-go/1.85.0":                true,
-		"app/1 grpc-java-netty/1.60":    true,
+func TestStrictCaller(t *testing.T) {
+	for _, row := range []struct {
+		userAgent, internal string
+		want                bool
+	}{
+		{"", "", false},
+		{"", "true", false},
+		{"grpc-c++/1.83.0 grpc-c/54.0.0", "", false},
+		{"curl/8", "", false},
+		{"grpc-go/1.85.0", "", true},
+		{"grpc-go/1.85.0", "true", false},
+		{"app/1 grpc-java-netty/1.60", "", true},
 	} {
-		if IsLibrary(agent) != want {
-			t.Errorf("%q: want %v", agent, want)
+		headers := map[string]string{"user-agent": row.userAgent, "x-envoy-internal": row.internal}
+		if StrictCaller(func(name string) string { return headers[name] }) != row.want {
+			t.Errorf("%+v", row)
 		}
 	}
 }

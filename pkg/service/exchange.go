@@ -17,7 +17,7 @@ type Exchange struct {
 
 	// Strict says that the caller is a program, which is told of a descriptor
 	// without entries; otherwise such a descriptor meets no rule. A proxy must
-	// not be told: see [IsLibrary].
+	// not be told: see [StrictCaller].
 	Strict bool
 
 	// Deadline is when the caller stops waiting; zero means never.

@@ -52,7 +52,7 @@ func handle(server any, ctx context.Context, decode func(any) error, interceptor
 // call answers an *Exchange, as a [grpc.UnaryHandler].
 func (s *Service) call(ctx context.Context, exchange any) (any, error) {
 	e := exchange.(*Exchange)
-	e.Strict = strictCaller(ctx)
+	e.Strict = StrictCaller(callHeaders(ctx))
 	e.Deadline, _ = ctx.Deadline()
 	batch := []Exchange{*e}
 	s.Answer(ctx, batch)
