@@ -122,6 +122,7 @@ func TestEqualRefusals(t *testing.T) {
 		{name: "unknown service", headers: with(":path: /test.Nobody/Say"), data: string(framed("x")), ours: ":status: 200|content-type: application/grpc|grpc-message: unknown service test.Nobody|grpc-status: 12 \"\""},
 		{name: "GET", headers: with(":method: GET"), data: string(framed("x"))},
 		{name: "no authority", headers: with(":authority:"), data: string(framed("x"))},
+		{name: "empty authority", headers: append([]string{":authority: "}, with(":authority:")...), data: string(framed("x"))},
 		{name: "host instead", headers: with(":authority:", "host: a"), data: string(framed("x"))},
 		{name: "no time", headers: with("grpc-timeout: 0n"), data: string(framed("x"))},
 		{name: "no message", headers: requestHeaders()},

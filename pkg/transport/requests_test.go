@@ -124,6 +124,7 @@ func TestMalformedRequests(t *testing.T) {
 		with(":unknown: x"),
 		append(requestHeaders(), ":path: /twice"),
 		append([]string{":method: POST"}, requestHeaders()...),
+		append([]string{":authority: "}, requestHeaders()...),
 		append([]string{"a: b"}, requestHeaders()...),
 		with("content-length: 1"),
 		with("content-length: x"),
