@@ -13,7 +13,7 @@ import (
 func TestCallsDoNotAllocate(t *testing.T) {
 	s := newServer(t, Options{Handler: fixed{}, Inline: true})
 	const calls = 64_000
-	l := newLoad(calls, 64)
+	l := newLoad(calls, 64, false)
 	c := newConn(s, l)
 	c.in = make([]byte, largeBuffer)
 	var before, after runtime.MemStats

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"testing"
 
 	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 )
 
 // load is a net.Conn whose client sends calls in batches, as a proxy does that
@@ -28,8 +28,8 @@ type load struct {
 }
 
 // newLoad prepares calls with the headers of Envoy, each with a message of a
-// common size.
-func newLoad(calls, batch int) *load {
+// common size. traced calls have a header that is no index into a table.
+func newLoad(calls, batch int, traced bool) *load {
 	p := &peer{}
 	l := &load{left: calls, batch: batch, next: 1}
 	p.framer = http2.NewFramer(&p.out, nil)
@@ -44,7 +44,13 @@ func newLoad(calls, batch int) *load {
 	p.out.Reset()
 	for range batch {
 		l.streams = append(l.streams, p.out.Len()+5)
-		p.headers(1, false, headers...)
+		block := p.encode(headers...)
+		if traced {
+			p.block.Reset()
+			p.encoder.WriteField(hpack.HeaderField{Name: "traceparent", Value: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Sensitive: true})
+			block = append(block, p.block.Bytes()...)
+		}
+		p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true})
 		l.streams = append(l.streams, p.out.Len()+5)
 		p.framer.WriteData(1, true, framed(message))
 	}
@@ -93,17 +99,19 @@ func (fixed) Handle(_ context.Context, batch []*Call) {
 }
 
 // BenchmarkCalls is what a call costs but for reading and writing the socket,
-// by how many arrive together.
+// by how many arrive together, and whether their headers are all as before.
 func BenchmarkCalls(b *testing.B) {
-	for _, batch := range []int{1, 8, 64} {
-		b.Run(strconv.Itoa(batch), func(b *testing.B) {
-			s := newServer(b, Options{Handler: fixed{}, Inline: true})
-			c := newConn(s, newLoad(b.N, batch))
-			c.in = make([]byte, largeBuffer)
-			b.ReportAllocs()
-			b.ResetTimer()
-			c.loop()
-		})
+	for _, traced := range []bool{false, true} {
+		for _, batch := range []int{1, 8, 64} {
+			b.Run(fmt.Sprintf("traced=%v/batch=%d", traced, batch), func(b *testing.B) {
+				s := newServer(b, Options{Handler: fixed{}, Inline: true})
+				c := newConn(s, newLoad(b.N, batch, traced))
+				c.in = make([]byte, largeBuffer)
+				b.ReportAllocs()
+				b.ResetTimer()
+				c.loop()
+			})
+		}
 	}
 }
 
