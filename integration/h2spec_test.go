@@ -23,24 +23,25 @@ const h2specPath = "../.tools/h2spec-2.2.1"
 // rateLimitPath is the path of the one method that the transport serves itself.
 const rateLimitPath = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 
-// The transport passes h2spec, which knows what HTTP/2 asks of a server: all of its tests, the strict ones included. There are
+// The transport, by itself and in ratelimitd, passes h2spec, which knows what HTTP/2 asks of a server: all of its tests, the strict ones included. There are
 // no exceptions. Its requests are none of gRPC, so what it hears are refusals, which are made and sent as replies are.
 func TestH2spec(t *testing.T) {
 	if _, err := os.Stat(h2specPath); err != nil {
 		t.Fatal("h2spec is not there; run `make tools` or `tools/fetch-h2spec .tools/h2spec-2.2.1` first: ", err)
 	}
 	tests := []struct {
-		name string
-		args []string
-		tls  bool
+		name    string
+		args    []string
+		address func(t *testing.T) string
 	}{
-		{"the method", []string{"--path", rateLimitPath}, false},
-		{"another path", []string{"--path", "/"}, false},
-		{"TLS", []string{"--path", rateLimitPath, "--tls", "--insecure"}, true},
+		{"the method", []string{"--path", rateLimitPath}, func(t *testing.T) string { return serveTransport(t, false) }},
+		{"another path", []string{"--path", "/"}, func(t *testing.T) string { return serveTransport(t, false) }},
+		{"TLS", []string{"--path", rateLimitPath, "--tls", "--insecure"}, func(t *testing.T) string { return serveTransport(t, true) }},
+		{"ratelimitd", []string{"--path", rateLimitPath}, func(t *testing.T) string { return serve(t, policyDir(t, "domain: edge\n")).grpc }},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			host, port, err := net.SplitHostPort(serveTransport(t, test.tls))
+			host, port, err := net.SplitHostPort(test.address(t))
 			if err != nil {
 				t.Fatal(err)
 			}
