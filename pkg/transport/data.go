@@ -49,7 +49,7 @@ func (c *conn) onData(f *frame) {
 	case call.other != nil:
 		c.toOther(call, f.payload, size)
 	case call.problem == nil:
-		c.addMessage(call, f.payload)
+		c.addMessage(call, f.payload, end)
 	}
 	if end {
 		c.end(call)
@@ -59,8 +59,8 @@ func (c *conn) onData(f *frame) {
 }
 
 // addMessage adds to the message of a call: its prefix of 5 bytes, which are a
-// flag and the length, then the message itself.
-func (c *conn) addMessage(call *Call, b []byte) {
+// flag and the length, then the message itself. end says that nothing follows.
+func (c *conn) addMessage(call *Call, b []byte, end bool) {
 	if call.prefixed < len(call.prefix) {
 		n := copy(call.prefix[call.prefixed:], b)
 		b = b[n:]
@@ -84,9 +84,9 @@ func (c *conn) addMessage(call *Call, b []byte) {
 	case left < 0:
 		call.problem = problemMessages
 	case call.TooLarge:
-	case left > 0 || call.buffered > 0:
+	case !end || call.buffered > 0:
 		c.keep(call, b)
-	default: // all of it in one frame
+	default: // all of it in one frame, or what makes an error
 		call.Message = append(call.Message, b...)
 	}
 	if call.problem != nil {
