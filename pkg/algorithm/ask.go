@@ -59,6 +59,11 @@ type Ask struct {
 	Shadow, Quota bool
 	Counting      Counting
 
+	// Withheld asks belong to a request that another ask, which is not among
+	// these, denies: they are judged as ever, and charged only what stands
+	// alone.
+	Withheld bool
+
 	// Group numbers the request within its batch. The asks of a request are
 	// neighbours.
 	Group int32

@@ -49,6 +49,8 @@ func passes(asks []Ask, decisions []Decision) bool {
 	quotas, fitting := 0, 0
 	for i := range asks {
 		switch a := &asks[i]; {
+		case a.Withheld:
+			return false
 		case a.OneOfQuotas():
 			quotas++
 			if decisions[i].Outcome == Allowed {

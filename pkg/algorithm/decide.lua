@@ -2,7 +2,7 @@
 -- several. It is given what script.lua has: now, limits, states, asks, out,
 -- log_count and decide_one.
 
-local ALLOWED, SHADOW_OR_MORE, NO_VETO, QUOTA, JOINED = 1, 4, 8, 16, 64
+local ALLOWED, SHADOW_OR_MORE, NO_VETO, QUOTA, HELD, JOINED = 1, 4, 8, 16, 64, 128
 
 local function has(flags, flag) return flags % (2 * flag) >= flag end
 
@@ -12,6 +12,8 @@ local function passes(from, to)
 		local flags, allowed = asks[4 * i - 3], out[6 * i - 5] == ALLOWED
 		if flags % JOINED < NO_VETO then
 			if not allowed then return false end
+		elseif has(flags, HELD) then
+			return false
 		elseif has(flags, QUOTA) and not has(flags, NO_VETO) then
 			quotas = quotas + 1
 			if allowed then fitting = fitting + 1 end

@@ -104,7 +104,8 @@ const (
 	flagNoVeto = 8
 	flagQuota  = 16
 	flagForced = 32
-	flagJoined = 64 // belongs to the same request as the ask before it
+	flagHeld   = 64  // the request does not pass
+	flagJoined = 128 // belongs to the same request as the ask before it
 )
 
 // Add appends an ask. Its key must not change until the reply is decoded.
@@ -119,6 +120,7 @@ func (c *Call) Add(a *Ask) {
 	set(flagNoVeto, !a.hasSay())
 	set(flagQuota, a.Quota)
 	set(flagForced, a.Mode == Forced)
+	set(flagHeld, a.Withheld)
 	set(flagJoined, len(c.asked) > 0 && a.Group == c.group)
 	c.group = a.Group
 

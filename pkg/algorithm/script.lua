@@ -14,7 +14,7 @@
 
 local makers = {make_fixed_window, make_sliding_window_log, make_sliding_window_counter, make_token_bucket, make_leaky_bucket}
 local SLIDING_WINDOW_LOG, TOKEN_BUCKET, CALENDAR = 2, 4, 128
-local FORCED, JOINED = 32, 64
+local FORCED, HELD, JOINED = 32, 64, 128
 local UNDECIDED, ALLOWED, DENIED, NEVER, CLOCK = 0, 1, 2, 4, 8
 
 local packed = ARGV[1]
@@ -136,7 +136,7 @@ for to = 1, ask_count do
 		local why
 		for i = from, to do why = why or unfit(i) end
 		if not why then
-			if from == to then -- nothing else can veto it
+			if from == to and asks[4 * to - 3] % JOINED < HELD then -- nothing else can veto it
 				local l = limits[asks[4 * to - 1]]
 				l.repair(l, states[asks[4 * to - 2]], now)
 				decide_one(to)

@@ -139,11 +139,13 @@ func randomAsks(r *rand.Rand, history uint64, keys []*Limit) []Ask {
 	var asks []Ask
 	counting := Counting(r.IntN(2))
 	for group := range 1 + r.IntN(12) {
+		withheld := r.IntN(8) == 0
 		for range 1 + r.IntN(3) {
 			i := r.IntN(len(keys))
 			a := Ask{
 				Key: fmt.Appendf(nil, "%d/%d/%d", history, i, counting), Limit: keys[i], Hits: randomHits(r, keys[i]),
 				Counting: counting, Group: int32(group), Shadow: r.IntN(6) == 0, Quota: r.IntN(5) == 0,
+				Withheld: withheld,
 			}
 			switch r.IntN(12) {
 			case 0:

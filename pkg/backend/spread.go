@@ -141,6 +141,8 @@ func passes(asks []algorithm.Ask, out []algorithm.Decision) bool {
 		fits := out[i].Outcome == algorithm.Allowed ||
 			out[i].Outcome == algorithm.Undecided && asks[i].OnStoreError == algorithm.FailAllow
 		switch {
+		case asks[i].Withheld:
+			return false
 		case asks[i].OneOfQuotas():
 			quotas++
 			if fits {

@@ -1,0 +1,201 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
+)
+
+// DefaultKnownKeys is how many keys a [KnownOver] remembers when its options do
+// not say: about 20 MB of them.
+const DefaultKnownKeys = 65_536
+
+// maxKnown is how long a key is refused without asking.
+const maxKnown = time.Second
+
+// KnownOverOptions are the settings of a [KnownOver]. The zero value is usable.
+type KnownOverOptions struct {
+	// MaxKeys bounds how many keys are remembered; 0 is DefaultKnownKeys. When
+	// there are more, the store is asked for the others.
+	MaxKeys int
+
+	// Registerer takes the metrics; nil keeps them unregistered.
+	Registerer prometheus.Registerer
+}
+
+// KnownOver remembers for a moment which keys are over their limit, and refuses
+// them without asking the store.
+//
+// A key is refused for its retry-after, and for a second at most, counted from
+// the instant at which the store was asked: until then the store would have
+// refused the same cost too, unless hits were given back by another process,
+// the counter was lost, or its clock stepped. Those are noticed a second late at
+// most. Hits given back through this KnownOver are noticed at once, and so is
+// another limit. A cost below the refused one is asked of the store.
+//
+// The rest of a request is decided as if the store had refused it: other limits
+// are shown as they stand, with their own verdicts; shadow limits, forced charges
+// and the like are charged; of several quotas the others may still do.
+//
+// Only asks with Precise counting are refused, since by Reference counting also
+// denied hits are charged; and none of a limit with overdraw, for the same
+// reason.
+type KnownOver struct {
+	next    decider
+	known   *knownKeys
+	scratch sync.Pool // *remainder
+	refused prometheus.Counter
+}
+
+// WithKnownOver stacks the memory on a store.
+func WithKnownOver(next decider, o KnownOverOptions) *KnownOver {
+	if o.MaxKeys <= 0 {
+		o.MaxKeys = DefaultKnownKeys
+	}
+	return &KnownOver{
+		next:    next,
+		known:   newKnownKeys(o.MaxKeys),
+		scratch: sync.Pool{New: func() any { return new(remainder) }},
+		refused: promauto.With(o.Registerer).NewCounter(prometheus.CounterOpts{
+			Name: "ratelimitd_known_over_total",
+			Help: "Decisions to deny that were made without asking the store, since it had denied the same a moment before.",
+		}),
+	}
+}
+
+// Decide refuses what is known to be over and asks the store for the rest.
+func (k *KnownOver) Decide(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
+	out = out[:len(asks)]
+	now := time.Now()
+	for i := range asks {
+		if asks[i].Mode == algorithm.GiveBack {
+			k.known.forget(asks[i].Key, now)
+		}
+	}
+	rest := k.scratch.Get().(*remainder)
+	refused := 0
+	if !k.known.empty() {
+		refused = rest.refuse(k.known, now, asks, out)
+	}
+	if refused == 0 {
+		k.next.Decide(ctx, asks, out)
+		k.learn(now, asks, out)
+	} else {
+		k.refused.Add(float64(refused))
+		if rest.collect(asks); len(rest.asks) > 0 {
+			k.next.Decide(ctx, rest.asks, rest.out)
+			k.learn(now, rest.asks, rest.out)
+			rest.deliver(out)
+		}
+	}
+	rest.forget()
+	k.scratch.Put(rest)
+}
+
+// learn remembers what the store, asked at an instant, has denied.
+func (k *KnownOver) learn(asked time.Time, asks []algorithm.Ask, out []algorithm.Decision) {
+	for i := range out {
+		a, d := &asks[i], &out[i]
+		switch {
+		case a.Mode == algorithm.GiveBack:
+			k.known.forget(a.Key, time.Now())
+		case d.Outcome == algorithm.Denied && !d.Degraded && refusable(a) && !judgedBefore(asks, i):
+			k.known.add(asked, a, d)
+		}
+	}
+}
+
+// refusable reports whether an ask that does not fit is charged nothing.
+func refusable(a *algorithm.Ask) bool {
+	return a.Mode == algorithm.Charge && a.Counting == algorithm.Precise && a.Hits > 0 && !a.Limit.Overdraw
+}
+
+// judgedBefore reports whether the key of ask i was judged before in the same
+// request: then it was judged by what that left, had it been charged.
+func judgedBefore(asks []algorithm.Ask, i int) bool {
+	for j := i - 1; j >= 0 && asks[j].Group == asks[i].Group; j-- {
+		if bytes.Equal(asks[j].Key, asks[i].Key) {
+			return true
+		}
+	}
+	return false
+}
+
+// remainder is what is left of a batch to ask the store for.
+type remainder struct {
+	refused []bool // of each ask of the batch
+	asks    []algorithm.Ask
+	at      []int // where each of asks comes from
+	out     []algorithm.Decision
+}
+
+// refuse decides the asks that are known to be over, and returns how many.
+func (r *remainder) refuse(known *knownKeys, now time.Time, asks []algorithm.Ask, out []algorithm.Decision) int {
+	r.refused = append(r.refused[:0], make([]bool, len(asks))...)
+	n := 0
+	for i := range asks {
+		if refusable(&asks[i]) && known.over(now, &asks[i], &out[i]) {
+			r.refused[i] = true
+			n++
+		}
+	}
+	return n
+}
+
+// collect gathers the asks that were not refused.
+func (r *remainder) collect(asks []algorithm.Ask) {
+	group := int32(0)
+	for from, to := range groups(asks) {
+		withheld := r.denies(asks, from, to)
+		group++
+		for i := from; i < to; i++ {
+			if r.refused[i] {
+				continue
+			}
+			r.asks, r.at = append(r.asks, asks[i]), append(r.at, i)
+			last := &r.asks[len(r.asks)-1]
+			last.Group, last.Withheld = group, last.Withheld || withheld
+		}
+	}
+	r.out = append(r.out[:0], make([]algorithm.Decision, len(r.asks))...)
+}
+
+// denies reports whether a request does not pass for what was refused of it.
+func (r *remainder) denies(asks []algorithm.Ask, from, to int) bool {
+	quotas, open := 0, 0
+	for i := from; i < to; i++ {
+		switch {
+		case asks[i].Vetoes() && r.refused[i]:
+			return true
+		case asks[i].OneOfQuotas():
+			quotas++
+			if !r.refused[i] {
+				open++
+			}
+		}
+	}
+	return quotas > 0 && open == 0
+}
+
+func (r *remainder) deliver(out []algorithm.Decision) {
+	for i, at := range r.at {
+		out[at] = r.out[i]
+	}
+}
+
+// forget drops references, so that a pooled remainder keeps no key alive.
+func (r *remainder) forget() {
+	if cap(r.asks) > 1024 || cap(r.refused) > 8192 {
+		*r = remainder{}
+		return
+	}
+	clear(r.asks)
+	clear(r.out)
+	r.asks, r.at, r.out = r.asks[:0], r.at[:0], r.out[:0]
+}
