@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -147,6 +148,40 @@ func toYAML(t *testing.T, value any) string {
 	return string(text)
 }
 
+// setting is one value of a configuration.
+type setting struct {
+	in  object
+	key string
+}
+
+func (s setting) set(value string) { s.in[s.key] = value }
+
+// deadlines returns how long the filter waits for ratelimitd, and how long for each try: Envoy takes the longest pause between
+// tries for that as well.
+func deadlines(t *testing.T, manager object) (timeout, try setting) {
+	t.Helper()
+	for _, filter := range manager["http_filters"].(list) {
+		if filter := filter.(object); filter["name"] == "envoy.filters.http.ratelimit" {
+			config := filter["typed_config"].(object)
+			policy := config["rate_limit_service"].(object)["grpc_service"].(object)["retry_policy"].(object)
+			return setting{config, "timeout"}, setting{policy["retry_back_off"].(object), "max_interval"}
+		}
+	}
+	t.Fatal("there is no filter that asks ratelimitd")
+	return setting{}, setting{}
+}
+
+// A try is not given up before the time.
+func TestTriesLastAsLongAsCalls(t *testing.T) {
+	for name := range proxyOf {
+		timeout, try := deadlines(t, managers(patched(t, name).Listeners)[0])
+		call, once := duration(t, timeout.in[timeout.key].(string)), duration(t, try.in[try.key].(string))
+		if call != 100*time.Millisecond || once < call {
+			t.Errorf("%s: a call may take %v, and a try %v", name, call, once)
+		}
+	}
+}
+
 // startProxy starts an Envoy with the configuration that Istio and the EnvoyFilters make for a proxy. What is otherwise here
 // is changed: addresses, clusters that a control plane would fill, and the filter's deadline, since this machine may be busy.
 func startProxy(t *testing.T, name, ratelimitd string) *envoy {
@@ -161,11 +196,9 @@ func startProxy(t *testing.T, name, ratelimitd string) *envoy {
 	delete(chain, "filter_chain_match")
 	listener = object{"name": "here", "address": socketAddress(t, e.address), "filter_chains": list{chain}}
 	manager := managers(list{listener})[0]
-	for _, filter := range manager["http_filters"].(list) {
-		if filter := filter.(object); filter["name"] == "envoy.filters.http.ratelimit" {
-			filter["typed_config"].(object)["timeout"] = "10s"
-		}
-	}
+	timeout, try := deadlines(t, manager)
+	timeout.set("10s")
+	try.set("10s")
 	for _, host := range manager["route_config"].(object)["virtual_hosts"].(list) {
 		host.(object)["domains"] = list{"*"}
 	}
@@ -193,6 +226,13 @@ func startProxy(t *testing.T, name, ratelimitd string) *envoy {
 	})
 	validateEnvoy(t, text)
 	e.launch(t, text)
+	t.Cleanup(func() { // before Envoy ends
+		if t.Failed() && e.running() {
+			why := e.stats(t, `^cluster\.outbound\|8081\|\|ratelimitd\.`)
+			maps.DeleteFunc(why, func(_ string, n int) bool { return n == 0 })
+			t.Logf("what Envoy counted of its calls to ratelimitd: %v", why)
+		}
+	})
 	return e
 }
 
