@@ -1,6 +1,10 @@
 package descriptors
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/ratelimitd/ratelimitd/internal/spelling"
+)
 
 // names are the names that the limits of a domain have.
 type names struct {
@@ -74,7 +78,7 @@ func (c *compiler) missing(name string, i int, all []names) string {
 		candidates = append(candidates, known)
 	}
 	slices.Sort(candidates)
-	if near := nearest(name, candidates); near != "" {
+	if near := spelling.Nearest(name, candidates); near != "" {
 		text += "; did you mean " + quote(near) + "?"
 	}
 	return text

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ratelimitd/ratelimitd/internal/spelling"
 )
 
 // text reads a string. Plain scalars keep their spelling: 007, yes and
@@ -130,7 +132,7 @@ func (v *value) choose(what, text, word string, allowed []string, ok bool) (stri
 		return word, ok
 	}
 	near := ""
-	if word := nearest(strings.ToLower(text), allowed); word != "" {
+	if word := spelling.Nearest(strings.ToLower(text), allowed); word != "" {
 		near = "; did you mean " + quote(word) + "?"
 	}
 	v.errorf("%s is not %s; %s%s", quote(text), what, oneOf(allowed), near)

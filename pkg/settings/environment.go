@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ratelimitd/ratelimitd/internal/spelling"
 )
 
 const envPrefix = "RATELIMITD_"
@@ -25,7 +27,7 @@ func checkEnvironment(environ []string, rows []Setting, faults *ErrorList) {
 		row := find(rows, word)
 		switch {
 		case row == nil:
-			row = find(rows, nearest(word, names(rows)))
+			row = find(rows, spelling.Nearest(word, names(rows)))
 		case row.Env() == name:
 			continue
 		}

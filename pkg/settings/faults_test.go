@@ -75,7 +75,7 @@ RATELIMITD_PORT: is not a setting`,
 			"choices", "store: rediss\n", []string{"RATELIMITD_COUNTING=exact"}, []string{"--log-level=warning"},
 			`RATELIMITD_COUNTING: "exact" is not one of precise, reference
 config/ratelimitd.yaml:1: store: "rediss" is not one of memory, redis; did you mean redis?
---log-level: "warning" is not one of debug, info, warn, error`,
+--log-level: "warning" is not one of debug, info, warn, error; did you mean warn?`,
 		},
 		{
 			"numbers", "redis_pool_size: 0\nmemory_max_keys: many\n", nil, []string{"--max-descriptors=1000001"},
