@@ -20,7 +20,9 @@ func TestManifestsFitTheSchemas(t *testing.T) {
 	if err := os.WriteFile(file, built, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runTool(t, kubectlValidatePath, "--version", "1.30", file)
+	for _, version := range []string{"1.27", "1.30"} { // the oldest that README.md names, and the newest that the tool knows
+		runTool(t, kubectlValidatePath, "--version", version, file)
+	}
 	wantInvalid(t, string(built), map[string]string{
 		"readOnlyRootFilesystem:": "readOnlyRootFileSystem:",
 		"path: /healthcheck":      "paths: /healthcheck",

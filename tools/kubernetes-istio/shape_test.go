@@ -141,7 +141,7 @@ func services(t *testing.T) string {
 		t.Fatal(err)
 	}
 	var some []string
-	for _, document := range strings.Split(string(built), "\n---\n") {
+	for document := range strings.SplitSeq(string(built), "\n---\n") {
 		if !strings.Contains(document, "kind: Service\n") {
 			continue
 		}
