@@ -15,6 +15,11 @@ package algorithm
 // asks, hits given back, forced charges, limits with overdraw, and all asks
 // counted by Reference.
 func Decide(now int64, asks []Ask, states []*State, out []Decision) {
+	if len(asks) == 1 && !asks[0].Withheld { // nothing else can veto it
+		asks[0].Limit.Algorithm.repair(asks[0].Limit, states[0], now)
+		out[0] = asks[0].decide(states[0], now)
+		return
+	}
 	var room [8]State
 	saved := append(room[:0], make([]State, len(asks))...)
 	for i := range asks {

@@ -163,8 +163,9 @@ func (c *Call) Args() []byte {
 	for _, l := range c.limits {
 		b = c.appendLimit(b, l)
 	}
-	c.args = append(b, c.asks...)
-	return c.args
+	b = append(b, c.asks...)
+	c.args = b
+	return b
 }
 
 // calendarKind marks a limit whose last two numbers are its window's bounds.

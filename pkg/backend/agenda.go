@@ -1,7 +1,19 @@
 package backend
 
 // agenda is a heap of entries by due. It keeps each entry's index and agenda.
-type agenda struct{ heap []*entry }
+type agenda struct {
+	id   agendaID
+	heap []*entry
+}
+
+// agendaID says which agenda of its shard an entry is in.
+type agendaID uint8
+
+const (
+	inNone agendaID = iota
+	inSpare
+	inDenying
+)
 
 // first returns the entry that is due first, or nil.
 func (a *agenda) first() *entry {
@@ -12,17 +24,17 @@ func (a *agenda) first() *entry {
 }
 
 func (a *agenda) add(e *entry) {
-	e.in, e.index = a, len(a.heap)
+	e.in, e.index = a.id, int32(len(a.heap))
 	a.heap = append(a.heap, e)
-	a.up(e.index)
+	a.up(int(e.index))
 }
 
 func (a *agenda) remove(e *entry) {
-	i, last := e.index, len(a.heap)-1
+	i, last := int(e.index), len(a.heap)-1
 	a.swap(i, last)
 	a.heap[last] = nil
 	a.heap = a.heap[:last]
-	e.in = nil
+	e.in = inNone
 	if i < last {
 		a.fix(i)
 	}
@@ -33,7 +45,7 @@ func (a *agenda) remove(e *entry) {
 
 func (a *agenda) reschedule(e *entry, due int64) {
 	e.due = due
-	a.fix(e.index)
+	a.fix(int(e.index))
 }
 
 func (a *agenda) fix(i int) {
@@ -75,5 +87,5 @@ func (a *agenda) down(i int) {
 
 func (a *agenda) swap(i, j int) {
 	a.heap[i], a.heap[j] = a.heap[j], a.heap[i]
-	a.heap[i].index, a.heap[j].index = i, j
+	a.heap[i].index, a.heap[j].index = int32(i), int32(j)
 }

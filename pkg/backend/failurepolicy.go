@@ -39,6 +39,7 @@ type FailureOptions struct {
 // goroutine: the store beneath keeps to the context's deadline.
 type FailurePolicy struct {
 	next               decider
+	instant            bool // next never waits, so that no deadline is needed
 	timeout            time.Duration
 	failed, open, shut prometheus.Counter
 }
@@ -52,8 +53,9 @@ func WithFailurePolicy(next decider, o FailureOptions) *FailurePolicy {
 		Name: "ratelimitd_store_degraded_total",
 		Help: "Decisions that on_store_error made in place of the store, by policy.",
 	}, []string{"policy"})
+	_, instant := next.(interface{ neverWaits() })
 	return &FailurePolicy{
-		next: next, timeout: o.Timeout,
+		next: next, instant: instant, timeout: o.Timeout,
 		failed: degraded.WithLabelValues("error"),
 		open:   degraded.WithLabelValues("allow"),
 		shut:   degraded.WithLabelValues("deny"),
@@ -79,8 +81,11 @@ func (p *FailurePolicy) Decide(ctx context.Context, asks []algorithm.Ask, out []
 }
 
 func (p *FailurePolicy) decide(ctx context.Context, now time.Time, asks []algorithm.Ask, out []algorithm.Decision) {
-	ctx, cancel := context.WithDeadline(ctx, p.deadline(ctx, asks, now))
-	defer cancel()
+	if !p.instant {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, p.deadline(ctx, asks, now))
+		defer cancel()
+	}
 	p.next.Decide(ctx, asks, out)
 }
 

@@ -128,6 +128,9 @@ func (m *Memory) Decide(_ context.Context, asks []algorithm.Ask, out []algorithm
 	m.metrics.duration.Observe(time.Since(began).Seconds())
 }
 
+// neverWaits tells a [FailurePolicy] that no call takes long enough to be ended.
+func (m *Memory) neverWaits() {}
+
 // decideGroup decides one request under the locks of all shards it touches.
 func (m *Memory) decideGroup(sc *scratch, now int64, asks []algorithm.Ask, out []algorithm.Decision) {
 	sc.begin(len(asks))
@@ -165,7 +168,7 @@ func (m *Memory) makeRoom(sc *scratch, now int64, touched uint64) bool {
 		if s.hasRoom(wanted) {
 			continue
 		}
-		sc.lift(uint8(i))
+		sc.lift(s, uint8(i))
 		live, ok := s.makeRoom(now, wanted)
 		m.evicted(live)
 		if !ok {

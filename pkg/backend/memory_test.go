@@ -283,7 +283,7 @@ func checkShards(t *testing.T, m *Memory) {
 		}
 		for _, a := range []*agenda{&s.spare, &s.denying} {
 			for i, e := range a.heap {
-				if e.index != i || e.in != a || e.gone || s.entries[e.key] != e || a.heap[(i-1)/2].due > e.due {
+				if int(e.index) != i || e.in != a.id || e.gone || s.entries[e.key] != e || a.heap[(i-1)/2].due > e.due {
 					t.Fatalf("entry %q is out of order", e.key)
 				}
 			}

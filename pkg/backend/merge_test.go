@@ -68,7 +68,6 @@ func playMerged(t *testing.T, r *Redis, memory *Memory, random *rand.Rand, keys 
 	counting := algorithm.Counting(random.IntN(2))
 	callers := make([][]algorithm.Ask, 1+random.IntN(12))
 	var batch []*errand
-	var merged [][]algorithm.Decision
 	n := 0
 	for c := range callers {
 		group := int32(random.IntN(3)) // the numbers of different callers are often the same
@@ -92,7 +91,6 @@ func playMerged(t *testing.T, r *Redis, memory *Memory, random *rand.Rand, keys 
 		got, want := make([]algorithm.Decision, len(callers[c])), make([]algorithm.Decision, len(callers[c]))
 		e.deliver(got)
 		e.free()
-		merged = append(merged, got)
 		memory.Decide(context.Background(), callers[c], want)
 		for i := range got {
 			if !same(got[i], want[i]) {

@@ -118,10 +118,10 @@ func (sc *scratch) freshIn(shard uint8) int {
 
 // lift takes the request's own entries out of a shard's agendas, so that they
 // are not dropped to make room for its new keys.
-func (sc *scratch) lift(shard uint8) {
+func (sc *scratch) lift(from *shard, number uint8) {
 	for i, e := range sc.entries {
-		if e != nil && sc.shards[i] == shard && e.in != nil {
-			e.in.remove(e)
+		if e != nil && sc.shards[i] == number {
+			from.leave(e)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (sc *scratch) lift(shard uint8) {
 // putBack undoes lift for a request that is not decided after all.
 func (sc *scratch) putBack(shards []*shard) {
 	for i, e := range sc.entries {
-		if e != nil && e.in == nil {
+		if e != nil && e.in == inNone {
 			shards[sc.shards[i]].schedule(e)
 		}
 	}

@@ -31,12 +31,13 @@ type entry struct {
 	key   string
 	limit *algorithm.Limit // by which it was last decided
 	state algorithm.State
-	size  int64
+	due   int64 // µs since the epoch
 
-	due   int64   // µs since the epoch
-	index int     // in the agenda
-	in    *agenda // nil: in none
-	gone  bool    // dropped, though a request may still point at it
+	// What follows is small, since there are many entries.
+	size  int32 // bytes, as weighed last
+	index int32 // in the agenda
+	in    agendaID
+	gone  bool // dropped, though a request may still point at it
 }
 
 // entryOverhead is about what an entry takes besides its key and its log: the
@@ -44,7 +45,10 @@ type entry struct {
 const entryOverhead = 200
 
 func newShard(maxKeys, maxBytes int64) *shard {
-	return &shard{maxKeys: int(max(1, maxKeys)), maxBytes: maxBytes, entries: make(map[string]*entry)}
+	return &shard{
+		maxKeys: int(max(1, maxKeys)), maxBytes: maxBytes, entries: make(map[string]*entry),
+		spare: agenda{id: inSpare}, denying: agenda{id: inDenying},
+	}
 }
 
 // overweight reports whether logs have grown past the bound on bytes.
@@ -72,12 +76,12 @@ func (s *shard) update(e *entry, limit *algorithm.Limit, now, expiry int64, spar
 	switch {
 	case expiry <= now:
 		s.drop(e)
-	case spare && e.in == &s.spare:
+	case spare && e.in == inSpare:
 		// Most of the time expiry has moved on, and due may lag behind.
 		if expiry < e.due {
 			s.spare.reschedule(e, expiry)
 		}
-	case !spare && e.in == &s.denying:
+	case !spare && e.in == inDenying:
 		// A charge only prolongs a denial, so that due may lag behind.
 	default:
 		s.place(e, now, spare)
@@ -101,16 +105,25 @@ func (s *shard) schedule(e *entry) {
 }
 
 func (s *shard) move(e *entry, to *agenda) {
-	if e.in != nil {
-		e.in.remove(e)
-	}
+	s.leave(e)
 	to.add(e)
+}
+
+// leave takes an entry out of the agenda that it is in, if any.
+func (s *shard) leave(e *entry) {
+	switch e.in {
+	case inSpare:
+		s.spare.remove(e)
+	case inDenying:
+		s.denying.remove(e)
+	case inNone:
+	}
 }
 
 // weigh brings the count of bytes up to date with an entry.
 func (s *shard) weigh(e *entry) {
-	size := entryOverhead + int64(len(e.key)) + 8*int64(cap(e.state.Log))
-	s.bytes += size - e.size
+	size := int32(entryOverhead + len(e.key) + 8*cap(e.state.Log))
+	s.bytes += int64(size - e.size)
 	e.size = size
 }
 
@@ -118,10 +131,8 @@ func (s *shard) weigh(e *entry) {
 func (s *shard) drop(e *entry) {
 	delete(s.entries, e.key)
 	e.gone = true
-	s.bytes -= e.size
-	if e.in != nil {
-		e.in.remove(e)
-	}
+	s.bytes -= int64(e.size)
+	s.leave(e)
 }
 
 // tidy looks at up to n entries of each agenda that are due: it drops those
@@ -147,7 +158,7 @@ func (s *shard) reconsider(e *entry, now int64) {
 		s.drop(e)
 		return
 	}
-	e.in.remove(e)
+	s.leave(e)
 	s.place(e, now, false)
 }
 
