@@ -15,7 +15,7 @@ import (
 
 const (
 	// DefaultMaxKeys is how many keys a [Memory] holds when its options do not
-	// say: about 250 MB of them.
+	// say: about 200 MB of them.
 	DefaultMaxKeys = 1_000_000
 
 	// maxShards is at most 64, so that a set of shards fits a word.
@@ -80,8 +80,9 @@ func NewMemory(o MemoryOptions) *Memory {
 		stop:    cancel,
 		stopped: make(chan struct{}),
 	}
+	hash := func(key string) uint64 { return maphash.String(m.seed, key) }
 	for i := range count {
-		m.shards = append(m.shards, newShard(share(int64(o.MaxKeys), count, i), share(o.MaxBytes, count, i)))
+		m.shards = append(m.shards, newShard(hash, share(int64(o.MaxKeys), count, i), share(o.MaxBytes, count, i)))
 	}
 	m.metrics = newMemoryMetrics(o.Registerer, m.Keys)
 	go m.tidyUntil(ctx)
@@ -108,7 +109,7 @@ func (m *Memory) Keys() int {
 	n := 0
 	for _, s := range m.shards {
 		s.mu.Lock()
-		n += len(s.entries)
+		n += s.entries.len()
 		s.mu.Unlock()
 	}
 	return n
@@ -136,7 +137,8 @@ func (m *Memory) decideGroup(sc *scratch, now int64, asks []algorithm.Ask, out [
 	sc.begin(len(asks))
 	var touched uint64
 	for i := range asks {
-		sc.shards[i] = uint8(maphash.Bytes(m.seed, asks[i].Key) % uint64(len(m.shards)))
+		sc.hashes[i] = maphash.Bytes(m.seed, asks[i].Key)
+		sc.shards[i] = uint8(sc.hashes[i] >> 48 % uint64(len(m.shards)))
 		touched |= 1 << sc.shards[i]
 	}
 	m.lock(touched)

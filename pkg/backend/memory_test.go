@@ -81,8 +81,8 @@ func heldKeys(m *Memory) []string {
 	var keys []string
 	for _, s := range m.shards {
 		s.mu.Lock()
-		for k := range s.entries {
-			keys = append(keys, k)
+		for _, e := range s.entries.entries {
+			keys = append(keys, e.key)
 		}
 		s.mu.Unlock()
 	}
@@ -278,12 +278,12 @@ func checkShards(t *testing.T, m *Memory) {
 	t.Helper()
 	for _, s := range m.shards {
 		s.mu.Lock()
-		if in := len(s.spare.heap) + len(s.denying.heap); in != len(s.entries) || len(s.entries) > s.maxKeys {
-			t.Fatalf("%d entries, %d in agendas, bound %d", len(s.entries), in, s.maxKeys)
+		if in := len(s.spare.heap) + len(s.denying.heap); in != s.entries.len() || s.entries.len() > s.maxKeys {
+			t.Fatalf("%d entries, %d in agendas, bound %d", s.entries.len(), in, s.maxKeys)
 		}
 		for _, a := range []*agenda{&s.spare, &s.denying} {
 			for i, e := range a.heap {
-				if int(e.index) != i || e.in != a.id || e.gone || s.entries[e.key] != e || a.heap[(i-1)/2].due > e.due {
+				if int(e.index) != i || e.in != a.id || e.gone || s.entries.find(s.entries.hash(e.key), []byte(e.key)) != e || a.heap[(i-1)/2].due > e.due {
 					t.Fatalf("entry %q is out of order", e.key)
 				}
 			}

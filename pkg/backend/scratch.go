@@ -9,6 +9,7 @@ import (
 type scratch struct {
 	states  []*algorithm.State
 	entries []*entry // nil: a key that the store does not hold
+	hashes  []uint64
 	shards  []uint8
 	fresh   []freshKey
 	temps   []algorithm.State // of fresh keys; never grows once pointed into
@@ -34,10 +35,11 @@ func (sc *scratch) begin(n int) {
 	if cap(sc.states) < n {
 		sc.states = make([]*algorithm.State, n)
 		sc.entries = make([]*entry, n)
+		sc.hashes = make([]uint64, n)
 		sc.shards = make([]uint8, n)
 		sc.temps = make([]algorithm.State, n)
 	}
-	sc.states, sc.entries, sc.shards = sc.states[:n], sc.entries[:n], sc.shards[:n]
+	sc.states, sc.entries, sc.hashes, sc.shards = sc.states[:n], sc.entries[:n], sc.hashes[:n], sc.shards[:n]
 	sc.temps, sc.fresh = sc.temps[:0], sc.fresh[:0]
 	clear(sc.byKey)
 	sc.used = max(sc.used, n)
@@ -60,7 +62,7 @@ func (sc *scratch) forget() {
 // one. Asks with the same key get the same state.
 func (sc *scratch) find(shards []*shard, asks []algorithm.Ask) {
 	for i := range asks {
-		e := shards[sc.shards[i]].entries[string(asks[i].Key)]
+		e := shards[sc.shards[i]].entries.find(sc.hashes[i], asks[i].Key)
 		sc.entries[i] = e
 		if e != nil {
 			sc.states[i] = &e.state
@@ -151,6 +153,6 @@ func (sc *scratch) keep(shards []*shard, now int64, asks []algorithm.Ask, out []
 		shards[sc.shards[i]].update(e, asks[i].Limit, now, expiry, out[i].Remaining > 0)
 	}
 	for at, f := range sc.fresh {
-		shards[f.shard].insert(&asks[f.ask], sc.temps[at], now)
+		shards[f.shard].insert(sc.hashes[f.ask], &asks[f.ask], sc.temps[at], now)
 	}
 }

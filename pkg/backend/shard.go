@@ -14,7 +14,7 @@ type shard struct {
 	maxKeys  int
 	maxBytes int64 // 0: no bound
 	bytes    int64
-	entries  map[string]*entry
+	entries  index
 
 	// spare holds entries that let a hit through. due ≤ their expiry, so
 	// that the first is, once due is brought up to date, the one nearest to
@@ -42,11 +42,11 @@ type entry struct {
 
 // entryOverhead is about what an entry takes besides its key and its log: the
 // struct, its place in the map and in an agenda.
-const entryOverhead = 200
+const entryOverhead = 150
 
-func newShard(maxKeys, maxBytes int64) *shard {
+func newShard(hash func(key string) uint64, maxKeys, maxBytes int64) *shard {
 	return &shard{
-		maxKeys: int(max(1, maxKeys)), maxBytes: maxBytes, entries: make(map[string]*entry),
+		maxKeys: int(max(1, maxKeys)), maxBytes: maxBytes, entries: newIndex(hash),
 		spare: agenda{id: inSpare}, denying: agenda{id: inDenying},
 	}
 }
@@ -55,12 +55,12 @@ func newShard(maxKeys, maxBytes int64) *shard {
 func (s *shard) overweight() bool { return s.maxBytes != 0 && s.bytes > s.maxBytes }
 
 // insert adds a key, unless its state equals "never seen" after all.
-func (s *shard) insert(ask *algorithm.Ask, state algorithm.State, now int64) {
+func (s *shard) insert(hash uint64, ask *algorithm.Ask, state algorithm.State, now int64) {
 	if ask.Limit.Expiry(&state) <= now {
 		return
 	}
 	e := &entry{key: string(ask.Key), limit: ask.Limit, state: state}
-	s.entries[e.key] = e
+	s.entries.add(hash, e)
 	s.weigh(e)
 	s.place(e, now, false)
 }
@@ -129,7 +129,7 @@ func (s *shard) weigh(e *entry) {
 
 // drop forgets a key.
 func (s *shard) drop(e *entry) {
-	delete(s.entries, e.key)
+	s.entries.remove(e)
 	e.gone = true
 	s.bytes -= int64(e.size)
 	s.leave(e)
@@ -164,7 +164,7 @@ func (s *shard) reconsider(e *entry, now int64) {
 
 // hasRoom reports whether n more keys are within bounds.
 func (s *shard) hasRoom(n int) bool {
-	return len(s.entries)+n <= s.maxKeys && (s.maxBytes == 0 || s.bytes+int64(n)*entryOverhead <= s.maxBytes)
+	return s.entries.len()+n <= s.maxKeys && (s.maxBytes == 0 || s.bytes+int64(n)*entryOverhead <= s.maxBytes)
 }
 
 // makeRoom drops entries until n more keys are within bounds: expired ones,
@@ -172,9 +172,9 @@ func (s *shard) hasRoom(n int) bool {
 // many were live, and whether there is room.
 func (s *shard) makeRoom(now int64, n int) (live int, ok bool) {
 	for !s.hasRoom(n) {
-		before := len(s.entries)
+		before := s.entries.len()
 		s.tidy(now, 8)
-		if len(s.entries) < before {
+		if s.entries.len() < before {
 			continue
 		}
 		victim := s.nearest()
