@@ -22,7 +22,7 @@ all: build test race lint ## Build, test, test with the race detector, and lint 
 
 .PHONY: help
 help: ## Tell what can be made
-	@grep -E '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sort | awk -F ':.* ## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sort | awk -F ':.* ## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 .PHONY: run
 run: ## Run ratelimitd with the sample policies: gRPC on 8081, HTTP on 8080, admin on 127.0.0.1:6070

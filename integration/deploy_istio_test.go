@@ -225,7 +225,7 @@ func startProxy(t *testing.T, name, ratelimitd string) *envoy {
 		"static_resources": object{"listeners": list{listener, backendListener(t, backend)}, "clusters": clusters},
 	})
 	validateEnvoy(t, text)
-	e.launch(t, text)
+	e.launch(t, text, 2)
 	t.Cleanup(func() { // before Envoy ends
 		if t.Failed() && e.running() {
 			why := e.stats(t, `^cluster\.outbound\|8081\|\|ratelimitd\.`)
@@ -234,25 +234,6 @@ func startProxy(t *testing.T, name, ratelimitd string) *envoy {
 		}
 	})
 	return e
-}
-
-// launch starts the Envoy with a configuration, and waits until it takes requests.
-func (e *envoy) launch(t *testing.T, config string) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	writePolicy(t, file, config)
-	e.process = startProcess(t, "envoy", nil, envoyPath, "-c", file, "--concurrency", "2", "--disable-hot-restart", "-l", "warning")
-	waitFor(t, 20*time.Second, "Envoy to be ready", func() bool {
-		if !e.running() {
-			t.Fatal("Envoy ended")
-		}
-		resp, err := http.Get("http://" + e.admin + "/ready")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	})
 }
 
 func socketAddress(t *testing.T, address string) object {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ type envoy struct {
 type envoyOptions struct {
 	ratelimitd []string // gRPC addresses, at least one
 	routes     string   // more routes, as a YAML list; they come before those of the file
+	workers    int      // of Envoy; 0: 2
 
 	edit func(text string) string // changes the text, after all else; nil: not
 }
@@ -34,11 +37,17 @@ type envoyOptions struct {
 func startEnvoy(t *testing.T, o envoyOptions) *envoy {
 	t.Helper()
 	e := &envoy{address: freeAddress(t), admin: freeAddress(t)}
+	e.launch(t, envoyConfig(t, e, o), cmp.Or(o.workers, 2))
+	e.waitHealthy(t, len(o.ratelimitd))
+	return e
+}
+
+// launch starts the Envoy with a configuration, and waits until it takes requests.
+func (e *envoy) launch(t *testing.T, config string, workers int) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	if err := os.WriteFile(file, []byte(envoyConfig(t, e, o)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	e.process = startProcess(t, "envoy", nil, envoyPath, "-c", file, "--concurrency", "2", "--disable-hot-restart", "-l", "warning")
+	writePolicy(t, file, config)
+	e.process = startProcess(t, "envoy", nil, envoyPath, "-c", file, "--concurrency", strconv.Itoa(workers), "--disable-hot-restart", "-l", "warning")
 	waitFor(t, 20*time.Second, "Envoy to be ready", func() bool {
 		if !e.running() {
 			t.Fatal("Envoy ended")
@@ -50,8 +59,6 @@ func startEnvoy(t *testing.T, o envoyOptions) *envoy {
 		resp.Body.Close()
 		return resp.StatusCode == http.StatusOK
 	})
-	e.waitHealthy(t, len(o.ratelimitd))
-	return e
 }
 
 // envoyConfig returns the text of deploy/envoy/envoy.yaml with the addresses of this test. Whatever is replaced must be

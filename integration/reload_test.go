@@ -114,25 +114,5 @@ func renameOver(t *testing.T, dir, text string) {
 // a link to a new directory each time.
 func swapConfigMap(t *testing.T, dir, text string) {
 	t.Helper()
-	version, err := os.MkdirTemp(dir, "..version-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	writePolicy(t, filepath.Join(version, "edge.yaml"), text)
-	data, next, file := filepath.Join(dir, "..data"), filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "edge.yaml")
-	old, _ := os.Readlink(data) // none the first time
-	if err := os.Symlink(filepath.Base(version), next); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, data); err != nil {
-		t.Fatal(err)
-	}
-	if old == "" {
-		err = os.Symlink(filepath.Join("..data", "edge.yaml"), file)
-	} else {
-		err = os.RemoveAll(filepath.Join(dir, old))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	layVolume(t, dir, map[string]string{"edge.yaml": text})
 }

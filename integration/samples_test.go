@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -249,18 +248,10 @@ func (s *ratelimitd) spend(t *testing.T, p sampleSpend) int {
 // something, or would have.
 func wantEachRuleMet(t *testing.T, s *ratelimitd) {
 	t.Helper()
-	resp, err := http.Get("http://" + s.http + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := s.metrics(t)
 	counted := func(id, outcomes string) bool {
 		pattern := `(?m)^ratelimitd_decisions_total\{domain="[a-z]+",outcome="(` + outcomes + `)",rule="` + regexp.QuoteMeta(id) + `"\} [1-9]`
-		return regexp.MustCompile(pattern).Match(text)
+		return regexp.MustCompile(pattern).MatchString(text)
 	}
 	files, err := descriptors.ReadFS(config.Policies())
 	if err != nil {

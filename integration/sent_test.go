@@ -162,16 +162,7 @@ descriptors:
 // metric returns the value of a series that /metrics shows; empty if it does not.
 func (s *ratelimitd) metric(t *testing.T, series string) string {
 	t.Helper()
-	resp, err := http.Get("http://" + s.http + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, after, _ := strings.Cut(string(text), "\n"+series+" ")
+	_, after, _ := strings.Cut(s.metrics(t), "\n"+series+" ")
 	value, _, _ := strings.Cut(after, "\n")
 	return value
 }
@@ -249,4 +240,19 @@ func TestTwoFiltersMakeTwoCalls(t *testing.T) {
 	if got := scribe.take(); got != "[stage=0], [stage=1]" && got != "[stage=1], [stage=0]" {
 		t.Errorf("Envoy asked about %q", got)
 	}
+}
+
+// metrics returns the text of /metrics.
+func (s *ratelimitd) metrics(t *testing.T) string {
+	t.Helper()
+	resp, err := http.Get("http://" + s.http + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,7 +26,7 @@ func TestEnvoyOnTransport(t *testing.T) {
 		t.Run(fmt.Sprint(workers, " workers"), func(t *testing.T) {
 			judge := &refuseOver{}
 			address := serveJudge(t, judge, transport.Options{ConnectionAge: 500 * time.Millisecond})
-			envoy := startEnvoyWith(t, workers, envoyOptions{ratelimitd: []string{address}})
+			envoy := startEnvoy(t, envoyOptions{ratelimitd: []string{address}, workers: workers})
 			var clients sync.WaitGroup
 			for i := range 4 {
 				client := envoy.client(t, "")
@@ -96,25 +94,4 @@ func serveJudge(t *testing.T, handler transport.Handler, o transport.Options) st
 	go func() { _ = s.Serve(listener) }() // until Stop
 	t.Cleanup(s.Stop)
 	return listener.Addr().String()
-}
-
-// startEnvoyWith is startEnvoy for a number of workers.
-func startEnvoyWith(t *testing.T, workers int, o envoyOptions) *envoy {
-	t.Helper()
-	e := &envoy{address: freeAddress(t), admin: freeAddress(t)}
-	file := filepath.Join(t.TempDir(), "envoy.yaml")
-	if err := os.WriteFile(file, []byte(envoyConfig(t, e, o)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	e.process = startProcess(t, "envoy", nil, envoyPath, "-c", file, "--concurrency", fmt.Sprint(workers), "--disable-hot-restart", "-l", "warning")
-	waitFor(t, 20*time.Second, "Envoy to be ready", func() bool {
-		resp, err := http.Get("http://" + e.admin + "/ready")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	})
-	e.waitHealthy(t, len(o.ratelimitd))
-	return e
 }

@@ -11,8 +11,21 @@
 // with the same Group. Decide is safe for concurrent use.
 //
 // [Memory] is for one process; its counts end with it. [Redis] is for many
-// processes, which all see one count. [FailurePolicy] stacks on either and
+// processes, which all see one count. [KnownOver] stacks on a store and refuses
+// for a moment what it has just denied; [FailurePolicy] stacks on either and
 // answers what the store did not decide.
+//
+// # Merging
+//
+// What costs is the way to Redis, not the decision: a script call of one ask
+// costs Redis some ten times what an ask among many does. So each server has a
+// lane. What is asked while it is idle leaves at once, from the caller's own
+// goroutine. What is asked while a call is on its way waits, and leaves as one
+// call when that is back: there is no timer, and the more there is to do the
+// larger the calls become. A second call leaves besides the first when that takes
+// longer than most. A merged call decides as if its requests had come one after
+// another; a caller whose deadline passes leaves alone, and is not counted if its
+// call has not left yet.
 //
 // # Redis Cluster
 //

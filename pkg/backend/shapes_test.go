@@ -72,6 +72,12 @@ var shapes = []struct {
 		r, reg := openRedis(t, s.URL(), func(o *RedisOptions) { o.Server.SentinelPassword = "secret" })
 		return &testStore{decider: r, servers: s.Nodes[:1], keys: func(t *testing.T) int { return s.Nodes[0].Keys(t) }, reg: reg}
 	}},
+	{"known", func(t *testing.T) *testStore { // what is over is refused in front of a Cluster
+		c := redistest.StartCluster(t, redistest.Options{})
+		r, reg := openRedis(t, c.URL(), nil)
+		known := WithKnownOver(r, KnownOverOptions{Registerer: reg})
+		return &testStore{decider: known, servers: c.Masters, keys: func(t *testing.T) int { return c.Keys(t) }, reg: reg}
+	}},
 	{"cluster", func(t *testing.T) *testStore {
 		c := redistest.StartCluster(t, redistest.Options{Password: "secret"})
 		r, reg := openRedis(t, c.URL(), nil)
