@@ -60,6 +60,7 @@ type redisMetrics struct {
 	duration                        prometheus.Observer
 	failures                        failures
 	up                              prometheus.Gauge
+	calls, asks                     prometheus.Counter
 	scriptLoads, undone, undoFailed prometheus.Counter
 }
 
@@ -74,6 +75,8 @@ func newRedisMetrics(reg prometheus.Registerer) *redisMetrics {
 			Name: "ratelimitd_redis_up",
 			Help: "1 when Redis answered the last time it was asked, about a second ago.",
 		}),
+		calls:       counter("ratelimitd_redis_calls_total", "Script calls sent to Redis."),
+		asks:        counter("ratelimitd_redis_asks_total", "Keys asked for in those calls: the more for each call, the more was merged."),
 		scriptLoads: counter("ratelimitd_redis_script_loads_total", "Calls that carried the script's text because Redis did not hold it."),
 		undone:      counter("ratelimitd_redis_undone_total", "Charges given back because another hash slot of the Cluster denied the same request."),
 		undoFailed:  counter("ratelimitd_redis_undo_failed_total", "Charges that could not be given back, or not surely."),

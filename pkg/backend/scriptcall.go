@@ -170,6 +170,10 @@ func sleep(ctx context.Context, d time.Duration) bool {
 
 // send sends each call once: one by itself, several in one pipeline a server.
 func (r *Redis) send(ctx context.Context, calls []*scriptCall, withText bool) {
+	r.metrics.calls.Add(float64(len(calls)))
+	for _, c := range calls {
+		r.metrics.asks.Add(float64(len(c.asks)))
+	}
 	if len(calls) == 1 {
 		_ = r.client.Process(ctx, calls[0].command(ctx, r.sha, withText)) // the command holds the error
 		return
