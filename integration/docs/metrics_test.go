@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,7 +29,7 @@ const (
 // TestMetricsTable compares the table with what running programs show, one on each store. -update writes it anew.
 func TestMetricsTable(t *testing.T) {
 	all := map[string]*metricFamily{}
-	scrape(t, all, startProgram(t, "RATELIMITD_STORE=memory"), nil)
+	scrape(t, all, startProgram(t, "RATELIMITD_STORE=memory", "RATELIMITD_GRPC_CONNECTION_AGE=50ms"), nil)
 	redis := redistest.Start(t, redistest.Options{})
 	scrape(t, all, startProgram(t, "RATELIMITD_STORE=redis", "RATELIMITD_STORE_TIMEOUT=5s", "RATELIMITD_REDIS_URL="+redis.URL()), redis.Kill)
 
@@ -62,8 +63,8 @@ type metricFamily struct {
 	labels     map[string]map[string]bool // by name: the values seen
 }
 
-// closed are the labels whose values the program chooses; those of the others come from policies.
-var closed = []string{"outcome", "kind", "policy", "result", "store", "code"}
+// closed are the labels whose values are few, and all seen here.
+var closed = []string{"outcome", "kind", "policy", "result", "store"}
 
 func (m *metricFamily) row(name string) string {
 	var labels []string
@@ -78,7 +79,7 @@ func (m *metricFamily) row(name string) string {
 }
 
 // program is a running ratelimitd.
-type program struct{ http string }
+type program struct{ grpc, http string }
 
 // metricsPolicy has a limit for each outcome of a decision.
 const metricsPolicy = `domain: edge
@@ -108,7 +109,7 @@ func startProgram(t *testing.T, env ...string) *program {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
-	p := &program{http: "http://" + at(1)}
+	p := &program{grpc: at(0), http: "http://" + at(1)}
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if resp, err := http.Get(p.http + "/healthcheck"); err == nil {
 			resp.Body.Close()
@@ -154,17 +155,10 @@ func scrape(t *testing.T, all map[string]*metricFamily, p *program, breakStore f
 	if breakStore != nil {
 		breakStore()
 		p.ask(t, "open", "")
+	} else {
+		p.growOld(t)
 	}
-	resp, err := http.Get(p.http + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(p.metrics(t)) {
 		line = strings.TrimSpace(line)
 		if found := metricComment.FindStringSubmatch(line); found != nil {
 			m := all[found[2]]
@@ -182,6 +176,40 @@ func scrape(t *testing.T, all map[string]*metricFamily, p *program, breakStore f
 			all[familyOf(all, line, found[1])].see(found[2])
 		}
 	}
+}
+
+func (p *program) metrics(t *testing.T) string {
+	t.Helper()
+	resp, err := http.Get(p.http + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// growOld keeps a connection of HTTP/2 until the program has asked it to close.
+func (p *program) growOld(t *testing.T) {
+	t.Helper()
+	conn, err := net.Dial("tcp", p.grpc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const preface, settings = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	if _, err := io.WriteString(conn, preface+settings); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if strings.Contains(p.metrics(t), "ratelimitd_grpc_goaways_total{") {
+			return
+		}
+	}
+	t.Fatal("an old connection is not asked to close")
 }
 
 // familyOf returns the metric of a sample's name, which may end in _count by itself.
