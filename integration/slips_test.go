@@ -103,6 +103,9 @@ func TestClusterWithoutHTTP2LetsThrough(t *testing.T) {
 	if n := envoy.stat(t, "cluster.backend.ratelimit.error"); n != 3 {
 		t.Errorf("%d errors, want 3", n)
 	}
+	if n := envoy.stat(t, "cluster.ratelimitd.upstream_cx_http1_total"); n != 3 { // by which one can tell
+		t.Errorf("%d connections of HTTP/1.1, want 3", n)
+	}
 }
 
 // With failure_mode_deny Envoy refuses what it cannot ask about, with the status of status_on_error.
