@@ -22,8 +22,8 @@
 // lane. What is asked while it is idle leaves at once, from the caller's own
 // goroutine. What is asked while a call is on its way waits, and leaves as one
 // call when that is back: there is no timer, and the more there is to do the
-// larger the calls become. A second call leaves besides the first when that takes
-// longer than most. A merged call decides as if its requests had come one after
+// larger the calls become. Where the way itself is long, or a call is held up, up
+// to four are under way. A merged call decides as if its requests had come one after
 // another; a caller whose deadline passes leaves alone, and is not counted if its
 // call has not left yet.
 //

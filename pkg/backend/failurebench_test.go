@@ -11,7 +11,9 @@ func BenchmarkFailurePolicy(b *testing.B) {
 	l := limitOf(b, "fixed_window", 1_000_000, time.Hour)
 	m := NewMemory(MemoryOptions{})
 	defer m.Close()
-	b.Run("waits", func(b *testing.B) { benchmarkSerial(b, WithFailurePolicy(struct{ decider }{m}, FailureOptions{}), l, 0) })
+	b.Run("waits", func(b *testing.B) {
+		benchmarkSerial(b, WithFailurePolicy(struct{ decider }{m}, FailureOptions{}), l, 0)
+	})
 	b.Run("never", func(b *testing.B) { benchmarkSerial(b, WithFailurePolicy(m, FailureOptions{}), l, 0) })
 	b.Run("none", func(b *testing.B) { benchmarkSerial(b, m, l, 0) })
 }

@@ -12,6 +12,10 @@ const (
 	// long, or one is held up, the others need not wait for it.
 	patience = 500 * time.Microsecond
 
+	// tripsToKnow is how many batches tell how long the way is: as long as the
+	// quickest of them took.
+	tripsToKnow = 64
+
 	// maxRunning is how many batches a lane may have under way.
 	maxRunning = 4
 
@@ -35,20 +39,29 @@ type lane struct {
 	left    time.Time // when the latest of those that are running left
 	waiting []*errand
 	asks    int // of those that wait
+
+	way      time.Duration // how long it is, as far as is known
+	trips    int           // since way was set
+	quickest time.Duration // of those trips
 }
 
 // enter reports whether the lane is free. If so the caller runs what it has by
-// itself, and then calls leave.
-func (l *lane) enter() bool {
+// itself, and then calls leave with the instant.
+func (l *lane) enter() (began time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.waiting) == 0 && l.start()
+	if len(l.waiting) > 0 || !l.start() {
+		return time.Time{}, false
+	}
+	return l.left, true
 }
 
 // start counts one more batch, if it may leave now.
 func (l *lane) start() bool {
 	now := time.Now()
-	if l.running > 0 && (l.running >= maxRunning || now.Sub(l.left) < patience) {
+	switch {
+	case l.running == 0:
+	case l.running >= maxRunning || l.way < patience && now.Sub(l.left) < patience:
 		return false
 	}
 	l.running++
@@ -57,14 +70,26 @@ func (l *lane) start() bool {
 }
 
 // leave ends what enter began, and sets off what has gathered meanwhile.
-func (l *lane) leave() {
+func (l *lane) leave(began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.learn(began)
 	if len(l.waiting) > 0 {
 		go l.serve()
 		return
 	}
 	l.running--
+}
+
+// learn takes note of how long a batch has taken.
+func (l *lane) learn(began time.Time) {
+	took := time.Since(began)
+	if l.trips == 0 || took < l.quickest {
+		l.quickest = took
+	}
+	if l.trips++; l.trips == tripsToKnow {
+		l.way, l.trips = l.quickest, 0
+	}
 }
 
 // add has an errand run with the next batch. It reports false when too much
@@ -86,9 +111,9 @@ func (l *lane) add(e *errand) bool {
 // serve runs batches until nothing waits.
 func (l *lane) serve() {
 	var batch []*errand
+	var began time.Time
 	for {
-		batch = l.take(batch[:0])
-		if len(batch) == 0 {
+		if batch, began = l.take(batch[:0], began); len(batch) == 0 {
 			return
 		}
 		l.run(batch)
@@ -99,11 +124,15 @@ func (l *lane) serve() {
 	}
 }
 
-// take returns the errands of the next batch that somebody still waits for. If
-// there are none the server's turn ends.
-func (l *lane) take(batch []*errand) []*errand {
+// take returns the errands of the next batch that somebody still waits for, and
+// the instant. If there are none the server's turn ends. last is when its batch
+// before left, if it had one.
+func (l *lane) take(batch []*errand, last time.Time) ([]*errand, time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !last.IsZero() {
+		l.learn(last)
+	}
 	taken, asks := 0, 0
 	for _, e := range l.waiting {
 		if asks > 0 && asks+len(e.asks) > maxBatch {
@@ -125,7 +154,7 @@ func (l *lane) take(batch []*errand) []*errand {
 	} else {
 		l.left = time.Now()
 	}
-	return batch
+	return batch, l.left
 }
 
 // endOf is the deadline of a batch: that of the errand with the latest, so that

@@ -140,6 +140,41 @@ func TestLane(t *testing.T) {
 	}
 }
 
+// Where the way is long nobody waits for others, but for a bounded number under
+// way; where it is short again, they do.
+func TestLaneLearnsTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLaneLog(0)
+		at := func(takes time.Duration) string {
+			l.takes = takes
+			for range 2 * tripsToKnow {
+				l.ask(context.Background(), 0)
+			}
+			l.began, l.text = time.Now(), ""
+			var wg sync.WaitGroup
+			for i := range 6 {
+				wg.Go(func() {
+					time.Sleep(time.Duration(i) * 10 * time.Microsecond)
+					l.ask(context.Background(), int64(i))
+				})
+			}
+			wg.Wait()
+			return l.text
+		}
+		for _, row := range []struct {
+			way  time.Duration
+			want string
+		}{
+			{2 * time.Millisecond, "0s: 0; 10µs: 1; 20µs: 2; 30µs: 3; 2ms: 4 5; "},
+			{100 * time.Microsecond, "0s: 0; 100µs: 1 2 3 4 5; "},
+		} {
+			if got := at(row.way); got != row.want {
+				t.Errorf("way %v:\n got %s\nwant %s", row.way, got, row.want)
+			}
+		}
+	})
+}
+
 // The queue is bounded, by asks; a batch too.
 func TestLaneIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

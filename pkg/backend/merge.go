@@ -29,8 +29,8 @@ func (r *Redis) laneOf(ctx context.Context, key []byte) *lane {
 // decideTogether decides asks whose keys lie in one hash slot, or on the only
 // server: in a call of their own when the lane is free, else in one with others.
 func (r *Redis) decideTogether(ctx context.Context, l *lane, asks []algorithm.Ask, out []algorithm.Decision) {
-	if l.enter() {
-		defer l.leave()
+	if began, ok := l.enter(); ok {
+		defer l.leave(began)
 		c := r.newCall()
 		c.asks = append(c.asks, asks...)
 		r.run(ctx, []*scriptCall{c})

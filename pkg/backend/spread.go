@@ -105,11 +105,7 @@ func (s *split) run(out []algorithm.Decision) {
 	for _, e := range s.errands {
 		e.seal()
 	}
-	if e := s.errands[0]; len(s.errands) == 1 && e.lane.enter() {
-		defer e.lane.leave()
-		s.store.runErrands(s.errands)
-		e.deliver(out)
-		e.free()
+	if len(s.errands) == 1 && s.runAlone(s.errands[0], out) {
 		return
 	}
 	there := s.errands[:0]
@@ -124,6 +120,19 @@ func (s *split) run(out []algorithm.Decision) {
 	for _, e := range there {
 		e.wait(out)
 	}
+}
+
+// runAlone runs the only errand here, if its lane is free.
+func (s *split) runAlone(e *errand, out []algorithm.Decision) bool {
+	began, ok := e.lane.enter()
+	if !ok {
+		return false
+	}
+	defer e.lane.leave(began)
+	s.store.runErrands([]*errand{e})
+	e.deliver(out)
+	e.free()
+	return true
 }
 
 // charged reports whether an ask was charged on the condition that its request
