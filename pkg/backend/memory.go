@@ -28,6 +28,10 @@ const (
 	// does it, and tidySteps how many are dropped at once in each shard.
 	tidyEvery = 100 * time.Millisecond
 	tidySteps = 128
+
+	// idleFor is how long, in microseconds, a key has expired before a request
+	// drops it: one that is asked for again soon need not be made anew.
+	idleFor = 1_000_000
 )
 
 // MemoryOptions are the settings of a [Memory]. The zero value is usable.
@@ -144,7 +148,7 @@ func (m *Memory) decideGroup(sc *scratch, now int64, asks []algorithm.Ask, out [
 	m.lock(touched)
 	defer m.unlock(touched)
 	for set := touched; set != 0; set &= set - 1 {
-		m.shards[bits.TrailingZeros64(set)].tidy(now, 2)
+		m.shards[bits.TrailingZeros64(set)].tidy(now-idleFor, 2)
 	}
 	sc.find(m.shards, asks)
 	if !m.makeRoom(sc, now, touched) {
