@@ -60,8 +60,12 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 	if err != nil {
 		return nil, err
 	}
+	var decider service.Decider = redis
+	if s.RedisKnownOverKeys > 0 {
+		decider = backend.WithKnownOver(redis, backend.KnownOverOptions{MaxKeys: s.RedisKnownOverKeys, Registerer: registry})
+	}
 	return &store{
-		decider: backend.WithFailurePolicy(redis, policy),
+		decider: backend.WithFailurePolicy(decider, policy),
 		ready:   redis.Ready,
 		close:   func() { _ = redis.Close() },
 	}, nil

@@ -39,6 +39,7 @@ type Settings struct {
 	RedisTLSSkipVerify    bool
 	RedisDialTimeout      time.Duration
 	RedisPoolSize         int
+	RedisKnownOverKeys    int
 
 	RateLimitHeaders       bool
 	RateLimitLegacyHeaders bool

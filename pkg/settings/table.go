@@ -190,6 +190,11 @@ func redisRows(s *Settings) []Setting {
 			Name: "redis_pool_size", target: &s.RedisPoolSize, Default: "32", Min: "1", Max: "10000",
 			Doc: "The most connections to Redis, for each node of a cluster.",
 		},
+		{
+			Name: "redis_known_over_keys", target: &s.RedisKnownOverKeys, Default: "65536", Min: "0", Max: "100000000",
+			Doc: "How many counters that are over their limit are remembered, each for its retry-after and a second at most, and refused without asking Redis. " +
+				"Hits that another replica gives back are noticed that much later. Domains with counting reference are always asked. 0 remembers none.",
+		},
 	}
 }
 
