@@ -1,4 +1,4 @@
-local leaky_bucket = {repair = bucket.repair, expiry = bucket.expiry}
+local leaky_bucket = {bucket = true, repair = bucket.repair, expiry = bucket.expiry}
 
 function leaky_bucket.decide(l, s, now, hits, how)
 	local allowed, before, after, again, expiry, delay, level = bucket.decide(l, s, now, hits, how)

@@ -34,11 +34,12 @@ func script() string {
 	maker := func(name, parameters, lua string) {
 		fmt.Fprintf(&b, "local function make_%[1]s(%[2]s)\n%[3]s\n%[4]s\nreturn %[1]s\nend\n\n", name, parameters, preludeLua, lua)
 	}
-	for _, a := range []*Algorithm{FixedWindow, SlidingWindowLog, SlidingWindowCounter, TokenBucket, LeakyBucket} {
+	for _, a := range All {
 		maker(a.Name, "", a.Lua)
 	}
 	maker("decide_group", "now, limits, states, asks, out, log_count, decide_one", decideLua)
 	b.WriteString(preludeLua)
+	fmt.Fprintf(&b, "local makers = {make_%s}\nlocal SLIDING_WINDOW_LOG = %d\n", strings.Join(Names(), ", make_"), SlidingWindowLog.kind())
 	b.WriteString(scriptLua)
 	return b.String()
 }

@@ -6,14 +6,14 @@
 -- is needed, what is done for each ask works on flat tables, and what is read or
 -- written for each key is so at once.
 --
--- Each algorithm has three functions. repair(l, s, now) and expiry(l, s) are as
+-- Each algorithm has three functions, and says if it is a bucket. repair(l, s, now) and expiry(l, s) are as
 -- in Go. decide(l, s, now, hits, how) returns whether the hits are allowed, those
 -- in use before and after, the instant of the retry (nil: never), the expiry
 -- after it, and the delay (nil: none). It changes a state only by charging it,
 -- and then marks it dirty.
 
-local makers = {make_fixed_window, make_sliding_window_log, make_sliding_window_counter, make_token_bucket, make_leaky_bucket}
-local SLIDING_WINDOW_LOG, TOKEN_BUCKET, CALENDAR = 2, 4, 128
+-- makers has a function for each algorithm, in the order of their numbers.
+local CALENDAR = 128
 local FORCED, HELD, JOINED = 32, 64, 128
 local UNDECIDED, ALLOWED, DENIED, NEVER, CLOCK = 0, 1, 2, 4, 8
 
@@ -40,7 +40,7 @@ for i = 1, limit_count do
 		makers[kind] = algorithm
 	end
 	limits[i] = {
-		kind = kind, repair = algorithm.repair, decide = algorithm.decide, expiry = algorithm.expiry,
+		kind = kind, bucket = algorithm.bucket, repair = algorithm.repair, decide = algorithm.decide, expiry = algorithm.expiry,
 		requests = requests, capacity = capacity, window_us = window_us, window = window, tick = tick,
 		max_used = max_used, scale = scale, drip = drip,
 		calendar = calendar, begin = scale, finish = drip, outside = calendar and (now < scale or now >= drip),
@@ -125,7 +125,7 @@ end
 -- that the clock has left.
 local function unfit(i)
 	local s, l = states[asks[4 * i - 2]], limits[asks[4 * i - 1]]
-	if s.corrupt or l.kind >= TOKEN_BUCKET and s.used > 0 and s.aux < 1 then return UNDECIDED end
+	if s.corrupt or l.bucket and s.used > 0 and s.aux < 1 then return UNDECIDED end
 	if l.outside then return CLOCK end
 end
 
@@ -170,7 +170,7 @@ for k = 1, key_count do
 		elseif expiry <= s.kept * 1000000 then
 			call("SETRANGE", key, "0", struct.pack(CHARGE, s.at, s.used, s.aux))
 		else
-			if l.kind >= TOKEN_BUCKET then expiry = expiry + (expiry - now) / 2 end
+			if l.bucket then expiry = expiry + (expiry - now) / 2 end
 			local kept = ceil(expiry / 1000000)
 			call("SET", key, struct.pack(STATE, s.at, s.used, s.aux, kept), "PX", ceil(kept * 1000 - now / 1000) + slack)
 		end

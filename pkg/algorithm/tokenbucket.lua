@@ -1,1 +1,1 @@
-local token_bucket = {repair = bucket.repair, decide = bucket.decide, expiry = bucket.expiry}
+local token_bucket = {bucket = true, repair = bucket.repair, decide = bucket.decide, expiry = bucket.expiry}

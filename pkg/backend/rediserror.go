@@ -20,6 +20,9 @@ const (
 	waitABit                // it did not run: the server asks to try again
 )
 
+// rights are what a user of Redis must be allowed.
+const rights = "the user needs EVALSHA, EVAL, SCRIPT, TIME, and on all keys MGET, EXISTS, TYPE, SET, SETRANGE, DEL, PEXPIRE, LLEN, LINDEX, LTRIM and RPUSH"
+
 // refusals are replies by which Redis says that it did not run a command.
 var refusals = []struct {
 	prefix string
@@ -40,7 +43,8 @@ var refusals = []struct {
 	{"NOREPLICAS", giveUp, ""},
 	{"NOAUTH", giveUp, "a password is needed"},
 	{"WRONGPASS", giveUp, ""},
-	{"NOPERM", giveUp, "the user needs EVALSHA, EVAL, SCRIPT, TIME, and on all keys MGET, EXISTS, TYPE, SET, SETRANGE, DEL, PEXPIRE, LLEN, LINDEX, LTRIM and RPUSH"},
+	{"NOPERM", giveUp, rights},
+	{"ERR The user executing the script can't run this command", giveUp, rights}, // so Redis 7.0 says NOPERM
 	{"ERR max number of clients", giveUp, ""},
 	{"ERR invalid password", giveUp, ""},
 	{"ERR invalid DB index", giveUp, ""},

@@ -90,7 +90,7 @@ func listenRows(s *Settings) []Setting {
 		},
 		{
 			Name: "grpc_max_message", target: &s.GRPCMaxMessage, Default: "64MiB", Min: "1KiB", Max: "1GiB",
-			Doc: "The largest request. A larger one is an error, and Envoy lets the call through on an error: do not go below what clients can make Envoy send.",
+			Doc: "The largest request. A larger one is not read, and is answered OVER_LIMIT: do not go below what clients can make Envoy send.",
 		},
 		{
 			Name: "grpc_connection_age", target: &s.GRPCConnectionAge, Default: "1h", Min: "0s",
