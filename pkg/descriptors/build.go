@@ -14,7 +14,7 @@ func compareNames(a, b *Domain) int { return strings.Compare(a.Name, b.Name) }
 type builder struct {
 	domain *Domain
 	rules  *Rules
-	ids    map[string]bool // of all limits
+	ids    map[string]int // of all limits; the value is the last number that made a like one unique
 }
 
 func (b *builder) build(d *draft) {
@@ -81,11 +81,12 @@ func (b *builder) id(r *Rule, l *Limit) string {
 	}
 	id = cut(id, longestID)
 	unique := id
-	for n := 2; b.ids[unique]; n++ {
+	for n := b.ids[id] + 1; b.ids[unique] > 0; n++ {
 		suffix := " #" + strconv.Itoa(n)
 		unique = cut(id, longestID-len(suffix)) + suffix
+		b.ids[id] = n // thousands may look alike: none tries the numbers of those before it
 	}
-	b.ids[unique] = true
+	b.ids[unique] = 1
 	return unique
 }
 

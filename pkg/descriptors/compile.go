@@ -102,7 +102,7 @@ func (c *compiler) draft(name string) *draft {
 func (c *compiler) build() *Rules {
 	slices.SortFunc(c.order, func(a, b *draft) int { return compareNames(a.domain, b.domain) })
 	r := &Rules{byName: make(map[string]*Domain, len(c.order))}
-	ids := make(map[string]bool)
+	ids := make(map[string]int)
 	for _, draft := range c.order {
 		b := builder{domain: draft.domain, ids: ids, rules: r}
 		b.build(draft)

@@ -201,3 +201,25 @@ func TestIDsAreShortAndPrintable(t *testing.T) {
 		seen[l.ID] = true
 	}
 }
+
+// TestManyLikeLabels loads limits whose labels differ only behind the place
+// where labels are cut, as those of long names that a program generates.
+func TestManyLikeLabels(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("domain: t\ndescriptors:\n")
+	for i := range 20_000 {
+		fmt.Fprintf(&text, "  - {key: k, value: %s%d, rate_limit: {unit: hour, requests_per_unit: 1}}\n", strings.Repeat("x", longestID), i)
+	}
+	begin := time.Now()
+	rules := compile(t, text.String())
+	if took := time.Since(begin); took > 30*time.Second { // it takes half a second
+		t.Errorf("took %v", took)
+	}
+	ids := make(map[string]bool)
+	for _, l := range rules.Limits() {
+		ids[l.ID] = true
+	}
+	if len(ids) != 20_000 {
+		t.Errorf("%d labels", len(ids))
+	}
+}
