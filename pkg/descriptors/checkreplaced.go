@@ -70,9 +70,11 @@ func (c *compiler) missing(name string, i int, all []names) string {
 		}
 	}
 	const many = 1000 // names to compare with
-	if len(all[i].known) > many || c.faults.full() {
+	const hints = 20  // each takes a comparison with all of them
+	if len(all[i].known) > many || c.hinted == hints || c.faults.full() {
 		return text
 	}
+	c.hinted++
 	candidates := make([]string, 0, len(all[i].known))
 	for known := range all[i].known {
 		candidates = append(candidates, known)

@@ -47,6 +47,7 @@ type compiler struct {
 	faults   faults
 	domains  map[string]*draft // by name
 	order    []*draft          // as the files have them
+	hinted   int               // names for which another one was looked for
 }
 
 // draft is a domain that may be spread over several documents.

@@ -113,3 +113,20 @@ func TestManyNamesAreReplaced(t *testing.T) {
 		t.Error(rules)
 	}
 }
+
+// TestManyMissingNames compares few of them with the names there are, since each
+// comparison is with all.
+func TestManyMissingNames(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("domain: t\ndescriptors:\n")
+	for i := range 900 {
+		fmt.Fprintf(&text, "  - {key: k%d, rate_limit: {unit: hour, requests_per_unit: 1, name: name%d, replaces: [{name: nome%d}]}}\n", i, i, i)
+	}
+	_, err := Compile([]File{{"a.yaml", []byte(text.String())}}, Options{})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	if missing, hints := strings.Count(err.Error(), "has the name"), strings.Count(err.Error(), "did you mean"); missing != 900 || hints != 20 {
+		t.Errorf("%d names are missing, with %d hints", missing, hints)
+	}
+}
