@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,12 +55,15 @@ type Loader struct {
 	o       Options
 	metrics *metrics
 
-	mu     sync.Mutex
-	status Status
+	mu     sync.Mutex  // held while files are read and compiled, which may take long
 	tried  fingerprint // of the files that status is about
 	good   fingerprint // of the files that are in force
 	seen   fingerprint // of files that differ from tried, but may still change
 	change time.Time   // when they began to differ; zero: they do not
+
+	// status is replaced with mu held, and read without: health is asked for
+	// while files are compiled.
+	status atomic.Pointer[Status]
 }
 
 // fingerprint is equal for equal files, and for equal errors of reading.
@@ -69,6 +73,7 @@ type fingerprint [sha256.Size]byte
 // registered already.
 func New(o Options) (*Loader, error) {
 	l := &Loader{o: o}
+	l.status.Store(&Status{})
 	l.metrics = newMetrics(l)
 	if err := o.Registerer.Register(l.metrics); err != nil {
 		return nil, fmt.Errorf("reload: %w", err)
@@ -76,12 +81,8 @@ func New(o Options) (*Loader, error) {
 	return l, nil
 }
 
-// Status returns the state of things.
-func (l *Loader) Status() Status {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.status
-}
+// Status returns the state of things. It never waits for a load.
+func (l *Loader) Status() Status { return *l.status.Load() }
 
 // Load takes the files as they are now. It does nothing if they have not
 // changed since the last time.
@@ -127,8 +128,10 @@ func (l *Loader) check(now time.Time) (again bool) {
 func (l *Loader) take(files []descriptors.File, sum fingerprint, err error) {
 	l.tried, l.change = sum, time.Time{}
 	if err == nil && sum == l.good {
-		l.status.Err = nil
-		l.o.Log.Info("policy files are again those in force", "revision", l.status.Rules.Revision())
+		status := l.Status()
+		status.Err = nil
+		l.status.Store(&status)
+		l.o.Log.Info("policy files are again those in force", "revision", status.Rules.Revision())
 		return
 	}
 	var rules *descriptors.Rules
@@ -141,7 +144,7 @@ func (l *Loader) take(files []descriptors.File, sum fingerprint, err error) {
 	}
 	l.o.Apply(rules)
 	l.good = sum
-	l.status = Status{Rules: rules, Since: time.Now()}
+	l.status.Store(&Status{Rules: rules, Since: time.Now()})
 	l.metrics.loaded.Inc()
 	l.o.Log.Info("policies in force", "revision", rules.Revision(), "files", len(files), "domains", len(rules.Domains()), "limits", len(rules.Limits()))
 }
@@ -152,13 +155,15 @@ const maxLines = 20
 // refuse keeps the rules in force and says why.
 func (l *Loader) refuse(err error) {
 	l.metrics.refused.Inc()
-	if l.status.Err != nil && l.status.Err.Error() == err.Error() {
+	status := l.Status()
+	if status.Err != nil && status.Err.Error() == err.Error() {
 		return // said before
 	}
-	l.status.Err, l.status.Failed = err, time.Now()
+	status.Err, status.Failed = err, time.Now()
+	l.status.Store(&status)
 
 	keeps := "no rules are in force"
-	if l.status.Rules != nil {
+	if status.Rules != nil {
 		keeps = "the last good rules stay in force"
 	}
 	lines := []error{err}

@@ -237,3 +237,36 @@ func TestNewFailsOnTakenMetrics(t *testing.T) {
 		t.Error("two loaders share their metrics")
 	}
 }
+
+// TestStatusDoesNotWaitForALoad asks for the status while rules are handed on,
+// as a health check does while large files are compiled.
+func TestStatusDoesNotWaitForALoad(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(policy("a", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan Status)
+	var loader *Loader
+	loader, err := New(Options{
+		Dir: dir, Registerer: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler),
+		Apply: func(*descriptors.Rules) {
+			go func() { asked <- loader.Status() }()
+			select {
+			case s := <-asked:
+				if s.Rules != nil {
+					t.Error("the rules are in force before they were taken")
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("the status waits for the load")
+				go func() { <-asked }()
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loader.Load()
+	if loader.Status().Rules == nil {
+		t.Error("no rules")
+	}
+}
