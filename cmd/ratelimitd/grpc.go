@@ -1,6 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+
 	"google.golang.org/grpc"
 	// Clients may compress what they send.
 	_ "google.golang.org/grpc/encoding/gzip"
@@ -16,11 +21,49 @@ import (
 // health, reflection, and rate limit requests that come compressed. It has no
 // connections of its own.
 func newGRPC(s *settings.Settings, rateLimit *service.Service, health *health.Server) *grpc.Server {
-	server := grpc.NewServer(rateLimit.ServerOptions()...)
+	server := grpc.NewServer(append(rateLimit.ServerOptions(), grpc.MaxRecvMsgSize(min(int(s.GRPCMaxMessage), maxOtherMessage)))...)
 	rateLimit.Register(server)
 	healthpb.RegisterHealthServer(server, health)
 	if s.GRPCReflection {
 		reflection.Register(server)
 	}
 	return server
+}
+
+const (
+	// maxOtherMessage is the largest message that newGRPC's server takes, when
+	// it is decompressed: grpc's own default. No proxy compresses its requests.
+	maxOtherMessage = 4 << 20
+
+	// maxCompressed is the longest body of a call that says it is compressed,
+	// and maxDecompressing how many of these are served at a time: a thousandth
+	// of a message is enough to make one that takes as much memory as it may.
+	maxCompressed    = 1 << 20
+	maxDecompressing = 4
+)
+
+// sparing serves few calls with compressed messages at a time, and only such as
+// have arrived, so that a client which is slow to send holds up no other. Those
+// of reflection are left out, for its clients wait for answers while they send.
+func sparing(next http.Handler) http.Handler {
+	turns := make(chan struct{}, maxDecompressing)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		encoding := r.Header.Get("Grpc-Encoding")
+		if encoding == "" || encoding == "identity" || strings.HasPrefix(r.URL.Path, "/grpc.reflection.") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxCompressed+1))
+		if err != nil || len(body) > maxCompressed {
+			panic(http.ErrAbortHandler) // resets the stream
+		}
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+		case <-r.Context().Done():
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
 }
