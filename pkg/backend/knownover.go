@@ -117,10 +117,12 @@ func refusable(a *algorithm.Ask) bool {
 }
 
 // judgedBefore reports whether the key of ask i was judged before in the same
-// request: then it was judged by what that left, had it been charged.
+// request: then it was judged by what that left, had it been charged. It looks
+// back only so far, and takes the rest of a request of thousands for judged.
 func judgedBefore(asks []algorithm.Ask, i int) bool {
+	const far = 64
 	for j := i - 1; j >= 0 && asks[j].Group == asks[i].Group; j-- {
-		if bytes.Equal(asks[j].Key, asks[i].Key) {
+		if i-j > far || bytes.Equal(asks[j].Key, asks[i].Key) {
 			return true
 		}
 	}

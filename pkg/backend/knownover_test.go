@@ -244,3 +244,29 @@ func TestKnownOverIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestKnownOverOfThousands: of a request with thousands of denied keys it
+// remembers the first, rather than compare all with all.
+func TestKnownOverOfThousands(t *testing.T) {
+	beneath := NewMemory(MemoryOptions{})
+	defer beneath.Close()
+	store := &countingStore{decider: beneath}
+	known := WithKnownOver(store, KnownOverOptions{})
+	limit := limitOf(t, "fixed_window", 1, 24*time.Hour)
+	asks := make([]algorithm.Ask, 2000)
+	for i := range asks {
+		asks[i] = algorithm.Ask{Key: fmt.Appendf(nil, "key %d", i), Limit: limit, Hits: 2}
+	}
+	out := make([]algorithm.Decision, len(asks))
+	known.Decide(t.Context(), asks, out)
+	store.asked = 0
+	known.Decide(t.Context(), asks, out)
+	if store.asked == 0 || store.asked == len(asks) {
+		t.Errorf("%d of %d keys were asked of the store again", store.asked, len(asks))
+	}
+	for i := range out {
+		if out[i].Outcome != algorithm.Denied {
+			t.Fatalf("key %d: %v", i, out[i])
+		}
+	}
+}
