@@ -177,6 +177,21 @@ func TestServeInAPod(t *testing.T) {
 	}
 }
 
+// TestHangup: SIGHUP ends nothing, not even in the middle of a stop.
+func TestHangup(t *testing.T) {
+	cmd, log, address := serve(t, "RATELIMITD_DRAIN_DELAY=300ms")
+	eventually(t, "ready", func() bool { return healthcheck(address) == 200 })
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGHUP} {
+		if err := cmd.Process.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(log.String(), "msg=stopped") {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 func TestASecondSignalEndsItAtOnce(t *testing.T) {
 	cmd, _, address := serve(t, "RATELIMITD_DRAIN_DELAY=1h")
 	eventually(t, "ready", func() bool { return healthcheck(address) == 200 })

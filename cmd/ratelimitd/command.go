@@ -34,7 +34,8 @@ Every setting can stand in the settings file, in the environment, or here; the
 last one wins. With none at all the counts are kept in memory and the sample
 policies are in force.
 
-SIGTERM or SIGINT stops it without losing a call; a second one, at once.`,
+SIGTERM or SIGINT stops it without losing a call; a second one, at once. SIGHUP
+has it read the policy files at once.`,
 		// package settings parses them, to report all faults at once.
 		DisableFlagParsing: true,
 	}

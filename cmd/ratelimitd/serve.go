@@ -94,6 +94,7 @@ func (m *Main) Run(ctx context.Context) error {
 	defer stopBackground()
 	running.Go(func() { _ = policies.Run(background) })
 	running.Go(func() { ready.tell(background, grpcHealth) })
+	running.Go(func() { reloadOnHangup(background, policies) })
 
 	failed := servers.serve(&running, sockets)
 	m.announce(sockets)
