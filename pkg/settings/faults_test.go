@@ -68,6 +68,18 @@ RATELIMITD_PORT: is not a setting`,
 			`command line: unexpected redis`,
 		},
 		{
+			"arguments with secrets", "", nil, []string{"redis_password=hunter2", "redis://u:hunter2@h"},
+			`command line: unexpected redis_password=******** redis://u:********@h`,
+		},
+		{
+			"a flag with one dash", "", nil, []string{"-redis-password=hunter2"},
+			`-redis-password: is not a flag; those begin with two dashes; did you mean --redis-password?`,
+		},
+		{
+			"a password that YAML takes for an alias", "redis_password: *hunter2\n", nil, nil,
+			`config/ratelimitd.yaml: a value that begins with * has to stand in quotes`,
+		},
+		{
 			"a flag without its value", "", nil, []string{"--store"},
 			`command line: flag needs an argument: --store`,
 		},

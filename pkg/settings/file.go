@@ -35,7 +35,11 @@ func readFile(path string, named bool, rows []Setting, faults *ErrorList) map[st
 func parseFile(path string, text []byte, rows []Setting, faults *ErrorList) map[string]fileValue {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
-		faults.add(path, strings.TrimPrefix(err.Error(), "yaml: "))
+		problem := strings.TrimPrefix(err.Error(), "yaml: ")
+		if strings.HasPrefix(problem, "unknown anchor") { // its name may be a password
+			problem = "a value that begins with * has to stand in quotes"
+		}
+		faults.add(path, problem)
 		return nil
 	}
 	if document.Kind == 0 { // nothing but comments

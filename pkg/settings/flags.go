@@ -36,14 +36,30 @@ func ParseFlags(flags *pflag.FlagSet, args []string) (faults []*Error, help bool
 			name := unknown.GetSpecifiedName()
 			flags.VarPF(&flagText{}, name, "", "").NoOptDefVal = "true"
 			faults = append(faults, &Error{"--" + name, "is not a flag" + didYouMean("--"+name, known)})
+		case errors.As(fault, &unknown):
+			name, _, _ := strings.Cut(unknown.GetSpecifiedShortnames(), "=") // a secret may follow
+			return append(faults, &Error{"-" + name, "is not a flag; those begin with two dashes" + didYouMean("--"+name, known)}), false
 		case fault != nil:
 			return append(faults, &Error{"command line", fault.Error()}), false
 		case len(faults) == 0 && flags.NArg() > 0:
-			return []*Error{{"command line", "unexpected " + strings.Join(flags.Args(), " ")}}, false
+			return []*Error{{"command line", "unexpected " + withoutValues(flags.Args())}}, false
 		default:
 			return faults, false
 		}
 	}
+}
+
+// withoutValues shows arguments that were perhaps meant for flags, without what
+// may be a secret in them.
+func withoutValues(args []string) string {
+	shown := make([]string, len(args))
+	for i, arg := range args {
+		if name, _, has := strings.Cut(arg, "="); has {
+			arg = name + "=" + masked
+		}
+		shown[i] = URL(arg).String()
+	}
+	return strings.Join(shown, " ")
 }
 
 // flagText is the value of a flag, unchecked.
