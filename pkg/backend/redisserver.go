@@ -189,7 +189,7 @@ func parseAddress(text, port string) (string, error) {
 		return "", fmt.Errorf("%q has no host", text)
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return "", fmt.Errorf("port %q is not a number from 1 to 65535", port)
+		return "", fmt.Errorf("the port of %q is not a number from 1 to 65535", host) // it may be a password
 	}
 	return net.JoinHostPort(host, port), nil
 }
@@ -217,7 +217,7 @@ func (s *RedisServer) parseDB(text string) error {
 	n, err := strconv.ParseUint(text, 10, 31)
 	switch {
 	case err != nil:
-		return fmt.Errorf("database %q is not a number", text)
+		return fmt.Errorf("the database is not a number")
 	case s.Kind == RedisCluster && n != 0:
 		return fmt.Errorf("a Cluster has no database %d, only 0", n)
 	}

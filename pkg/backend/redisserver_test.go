@@ -39,11 +39,12 @@ func TestParseRedisURLErrors(t *testing.T) {
 		"":                            "redis URL: is empty; one of " + redisForms,
 		"http://h":                    `redis URL: scheme "http" is not known; one of ` + redisForms,
 		"redis://":                    `redis URL: "" has no host`,
-		"redis://h:0":                 `redis URL: port "0" is not a number from 1 to 65535`,
-		"redis://h:70000":             `redis URL: port "70000" is not a number from 1 to 65535`,
+		"redis://u:hush":              `redis URL: the port of "u" is not a number from 1 to 65535`,
+		"redis://h:0":                 `redis URL: the port of "h" is not a number from 1 to 65535`,
+		"redis://h:70000":             `redis URL: the port of "h" is not a number from 1 to 65535`,
 		"redis://::1":                 `redis URL: "::1" is not host:port (an IPv6 address stands in brackets)`,
 		"redis://a,,b":                `redis URL: "" has no host`,
-		"redis://h/x":                 `redis URL: database "x" is not a number`,
+		"redis://h/x":                 `redis URL: the database is not a number`,
 		"redis://h,i/1":               "redis URL: a Cluster has no database 1, only 0",
 		"redis://h?timeout=3":         `redis URL: parameter "timeout" is not known; one of db, sentinel_username, sentinel_password`,
 		"redis+sentinel://h":          "redis URL: the name of the master is missing, as in redis+sentinel://host:port/name",
@@ -51,7 +52,7 @@ func TestParseRedisURLErrors(t *testing.T) {
 		"redis://u:hush%zz@h":         "redis URL: the user or the password is not percent-encoded rightly (a % is written as %25)",
 		"redis://u:hush/x@h":          "redis URL: /, ? and @ in a user, a password, a path or a parameter have to be written as %2F, %3F and %40",
 		"redis://u:hush?x@h":          "redis URL: /, ? and @ in a user, a password, a path or a parameter have to be written as %2F, %3F and %40",
-		"redis+sentinel://u:hush@h:x": `redis URL: port "x" is not a number from 1 to 65535`,
+		"redis+sentinel://u:hush@h:x": `redis URL: the port of "h" is not a number from 1 to 65535`,
 	} {
 		_, err := ParseRedisURL(text)
 		if fmt.Sprint(err) != want {
