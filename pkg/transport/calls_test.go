@@ -96,6 +96,39 @@ func TestSlowHandlerHoldsUpNobody(t *testing.T) {
 	}
 }
 
+// A call that may wait much longer than another is not decided within the time
+// of that one.
+func TestPatientCallsAreDecidedApart(t *testing.T) {
+	for _, inline := range []bool{false, true} {
+		handler := &echo{}
+		_, addr := start(t, Options{Handler: handler, Inline: inline})
+		p := dial(t, addr)
+		p.says(1, "x", "x")
+		for i, timeout := range []string{"9S", "8S", "60S", "90S", "1H", ""} {
+			more := []string{"grpc-timeout: " + timeout}
+			if timeout == "" {
+				more = nil
+			}
+			p.ask(uint32(3+2*i), fmt.Sprint("call ", timeout), more...)
+		}
+		for i, timeout := range []string{"9S", "8S", "60S", "90S", "1H", ""} {
+			if got, want := p.reply(uint32(3+2*i)).message(), fmt.Sprint("call ", timeout); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		handler.mu.Lock()
+		slices.Sort(handler.batches)
+		got, want := fmt.Sprint(handler.batches), "[1 1 1 2 2]"
+		if inline {
+			want = "[1 6]"
+		}
+		if got != want {
+			t.Errorf("inline %v: batches of %s, want %s", inline, got, want)
+		}
+		handler.mu.Unlock()
+	}
+}
+
 func TestDeadline(t *testing.T) {
 	_, addr := start(t, Options{})
 	p := dial(t, addr)

@@ -106,20 +106,25 @@ func (c *conn) decide() {
 		}
 	}
 	if len(live) > 0 {
-		c.mu.Unlock()
-		failed := c.server.handle(c, live)
-		c.mu.Lock()
-		for _, call := range live {
-			if failed {
-				call.problem = problemPanic
-			}
-			c.answer(call)
-		}
-		c.server.metrics.answered.Add(float64(len(live)))
-		c.calmDown(len(live))
+		c.decideTogether(c.setApart(live, c.now))
 	}
 	clear(batch)
 	c.spare = batch[:0]
+}
+
+// decideTogether has the handler answer calls. It gives up mu meanwhile.
+func (c *conn) decideTogether(calls []*Call) {
+	c.mu.Unlock()
+	failed := c.server.handle(c, calls)
+	c.mu.Lock()
+	for _, call := range calls {
+		if failed {
+			call.problem = problemPanic
+		}
+		c.answer(call)
+	}
+	c.server.metrics.answered.Add(float64(len(calls)))
+	c.calmDown(len(calls))
 }
 
 // handle calls the handler and reports whether it panicked.
