@@ -32,7 +32,7 @@ type Decider interface {
 // DefaultMaxDescriptors and DefaultMaxRequestBytes hold where [Options] say 0.
 const (
 	DefaultMaxDescriptors  = 16_384
-	DefaultMaxRequestBytes = 64 << 20
+	DefaultMaxRequestBytes = 16 << 20
 )
 
 // Options choose what a reply holds and how much a request may. The zero value

@@ -89,7 +89,7 @@ func listenRows(s *Settings) []Setting {
 			Doc: "Where the admin pages listen: rules, settings, log level, pprof. They ask nobody for a password, so keep them on loopback.",
 		},
 		{
-			Name: "grpc_max_message", target: &s.GRPCMaxMessage, Default: "64MiB", Min: "1KiB", Max: "1GiB",
+			Name: "grpc_max_message", target: &s.GRPCMaxMessage, Default: "16MiB", Min: "1KiB", Max: "1GiB",
 			Doc: "The largest request. A larger one is not read, and is answered OVER_LIMIT: do not go below what clients can make Envoy send.",
 		},
 		{

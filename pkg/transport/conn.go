@@ -85,6 +85,7 @@ type conn struct {
 	patienceAt time.Time // when it was last filled up
 
 	draining   drainState
+	drainEarly bool // it is to be drained once it is settled
 	drainSince time.Time
 	age        time.Duration // after which to drain; 0: never
 }

@@ -35,8 +35,8 @@ func (c *conn) drain(why string) {
 		return
 	}
 	c.drainSince = c.now
-	if !c.settled { // it cannot have opened a stream
-		c.close()
+	if !c.settled { // its first calls may be on their way: after its SETTINGS
+		c.drainEarly = true
 		return
 	}
 	c.draining = asked
@@ -44,6 +44,10 @@ func (c *conn) drain(why string) {
 	c.out = appendPing(c.out, 0, drainPing[:])
 	c.server.metrics.goaway(http2.ErrCodeNo)
 }
+
+// settleTimeout is how long a connection that is to end is waited for that has
+// sent nothing yet.
+const settleTimeout = time.Second
 
 // onPingAck handles the answer to a PING of ours.
 func (c *conn) onPingAck(data []byte) {

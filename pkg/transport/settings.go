@@ -52,4 +52,7 @@ func (c *conn) onSettings(f *frame) {
 	}
 	c.out = appendFrame(c.out, 0, http2.FrameSettings, http2.FlagSettingsAck, 0)
 	c.setInitial(initial)
+	if c.drainEarly {
+		c.drain("the server stops")
+	}
 }

@@ -38,6 +38,7 @@ func (c *conn) tend(now time.Time) {
 	o := &c.server.options
 	switch {
 	case !c.settled && now.Sub(c.opened) > o.HandshakeTimeout,
+		!c.settled && c.drainEarly && now.Sub(c.drainSince) > settleTimeout,
 		c.writing && now.Sub(c.wroteAt) > o.WriteTimeout,
 		c.blockHead.stream != 0 && now.Sub(c.heard) > o.WriteTimeout,
 		!c.pinged.IsZero() && now.Sub(c.pinged) > o.KeepaliveTimeout && c.heard.Before(c.pinged),
