@@ -136,6 +136,7 @@ func storeRows(s *Settings) []Setting {
 	}
 }
 
+// redisRows are those of the Redis store. Long because they are a table.
 func redisRows(s *Settings) []Setting {
 	return []Setting{
 		{

@@ -172,7 +172,10 @@ func TestSlowReader(t *testing.T) {
 				break
 			}
 			p.out.Reset()
-			if id > 200_000 {
+			if id%200 == 1 {
+				time.Sleep(time.Millisecond) // for the time to pass before the ids are used up
+			}
+			if id > 2_000_000 {
 				t.Fatal("it was not cut off")
 			}
 		}
