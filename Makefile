@@ -25,8 +25,8 @@ help: ## Tell what can be made
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sort | awk -F ':.* ## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 .PHONY: run
-run: ## Run ratelimitd with the sample policies: gRPC on 8081, HTTP on 8080, admin on 127.0.0.1:6070
-	@go run ./cmd/ratelimitd serve
+run: build ## Run ratelimitd with the sample policies: gRPC on 8081, HTTP on 8080, admin on 127.0.0.1:6070
+	@bin/ratelimitd serve
 
 .PHONY: demo
 demo: build $(ENVOY) ## Run ratelimitd and a real Envoy in front of a backend, and print a curl to try
