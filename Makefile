@@ -5,7 +5,7 @@ FUZZTIME ?= 1m
 
 TOOLS := $(CURDIR)/.tools
 ENVOY := $(TOOLS)/envoy-$(ENVOY_VERSION)
-H2SPEC := $(TOOLS)/h2spec-2.2.1# as in tools/fetch-h2spec
+H2SPEC := $(TOOLS)/h2spec-2.2.1# as in tools/h2spec/go.mod
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 
 SHELL := bash
@@ -67,6 +67,11 @@ lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint and go.mod
 bench: ## Measure the cost of matching, of each algorithm and of the whole service
 	@go test -run '^$$' -bench . -benchmem $(unit_packages)
 
+LOAD ?=# more flags for bench-load, as ./tools/load tells them
+.PHONY: bench-load
+bench-load: build system ## Load the server and ones that decide nothing; tell the cost of a request (4 minutes)
+	@go run ./tools/load -server bin/ratelimitd $(LOAD)
+
 .PHONY: fuzz
 fuzz: ## Fuzz every target for FUZZTIME (1m) each
 	@for package in $(unit_packages); do \
@@ -94,7 +99,7 @@ $(ENVOY): tools/envoy.txt tools/fetch-envoy | system
 	@tools/fetch-envoy $@
 	@touch $@
 
-$(H2SPEC): tools/fetch-h2spec
+$(H2SPEC): tools/fetch-h2spec tools/h2spec/go.mod
 	@echo "building h2spec"
 	@tools/fetch-h2spec $@
 

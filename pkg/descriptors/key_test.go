@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -197,7 +198,7 @@ func TestOnlyTheBeginningMovesTheSlot(t *testing.T) {
 			t.Fatalf("%q", key)
 		}
 		slots[key[:4]]++
-		below := append(list, Entry{[]byte("c"), fmt.Appendf(nil, "}{%d{}", i)})
+		below := slices.Concat(list, []Entry{{[]byte("c"), fmt.Appendf(nil, "}{%d{}", i)}})
 		if other := keysOf(t, domain, below)[0]; other[:4] != key[:4] {
 			t.Fatalf("%q and %q begin alike and are in different slots", key, other)
 		}

@@ -27,7 +27,7 @@ func TestOverride(t *testing.T) {
 		{Override{5, 7, 1}, 7 * 24 * time.Hour, 1},
 		{Override{5, 1, 1<<32 - 1}, century, 3_153_600_000},
 		{Override{5, 6, 1<<32 - 1}, century, 100},
-		{Override{5, 7, 1<<32 - 1}, century / (7 * 24 * time.Hour) * (7 * 24 * time.Hour), 5214},
+		{Override{5, 7, 1<<32 - 1}, 5214 * 7 * 24 * time.Hour, 5214},
 	} {
 		l, ok := domain.Override(row.override)
 		if !ok {

@@ -31,7 +31,7 @@ func checkEnvironment(environ []string, rows []Setting, faults *ErrorList) {
 		case row.Env() == name:
 			continue
 		}
-		hint := ""
+		hint := allListed
 		if row != nil {
 			hint = "; did you mean " + row.Env() + "?"
 		}

@@ -18,7 +18,7 @@ func TestFaults(t *testing.T) {
 		{
 			"unknown in the file", "log_level: info\nstor: redis\nport: 1\nStore: redis\nredis_pool: 1\n", nil, nil,
 			`config/ratelimitd.yaml:2: "stor" is not a setting; did you mean store?
-config/ratelimitd.yaml:3: "port" is not a setting
+config/ratelimitd.yaml:3: "port" is not a setting; ratelimitd serve --help lists all
 config/ratelimitd.yaml:4: "Store" is not a setting; did you mean store?
 config/ratelimitd.yaml:5: "redis_pool" is not a setting; did you mean redis_pool_size?`,
 		},
@@ -49,14 +49,14 @@ config/ratelimitd.yaml:3: body is not a single value; allowed: true or false`,
 		},
 		{
 			"unknown in the environment", "", []string{"RATELIMITD_REDISURL=redis://x", "RATELIMITD_PORTS=1", "RATELIMITD_store=redis"}, nil,
-			`RATELIMITD_PORTS: is not a setting
+			`RATELIMITD_PORTS: is not a setting; ratelimitd serve --help lists all
 RATELIMITD_REDISURL: is not a setting; did you mean RATELIMITD_REDIS_URL?
 RATELIMITD_store: is not a setting; did you mean RATELIMITD_STORE?`,
 		},
 		{
 			"ports that Kubernetes did not set", "", []string{"RATELIMITD_PORT=8081", "RATELIMITD_GRPC_PORT=8081"}, nil,
-			`RATELIMITD_GRPC_PORT: is not a setting
-RATELIMITD_PORT: is not a setting`,
+			`RATELIMITD_GRPC_PORT: is not a setting; ratelimitd serve --help lists all
+RATELIMITD_PORT: is not a setting; ratelimitd serve --help lists all`,
 		},
 		{
 			"unknown flags", "", nil, []string{"--stor", "redis", "--log-levl=info", "--store=memory"},

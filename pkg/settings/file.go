@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -65,7 +66,7 @@ func readSetting(name, value *yaml.Node, rows []Setting, values map[string]fileV
 	row := find(rows, name.Value)
 	switch earlier, twice := values[name.Value]; {
 	case row == nil:
-		return fmt.Sprintf("%q is not a setting%s", name.Value, didYouMean(name.Value, names(rows)))
+		return fmt.Sprintf("%q is not a setting%s", name.Value, cmp.Or(didYouMean(name.Value, names(rows)), allListed))
 	case row.FileLess:
 		return fmt.Sprintf("%s cannot be set in the file; use %s or --%s", row.Name, row.Env(), row.Flag())
 	case twice:

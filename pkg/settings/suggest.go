@@ -9,3 +9,6 @@ func didYouMean(word string, candidates []string) string {
 	}
 	return ""
 }
+
+// allListed is the end of a message about a name that resembles none.
+const allListed = "; ratelimitd serve --help lists all"
