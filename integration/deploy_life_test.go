@@ -3,7 +3,6 @@ package integration
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"strconv"
@@ -80,15 +79,7 @@ const question = `{"domain": "edge", "descriptors": [{"entries": [{"key": "maske
 func (p *pod) ask(t *testing.T) string {
 	t.Helper()
 	resp, err := http.Post("http://"+p.at(t, "http")+"/json", "application/json", strings.NewReader(question))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
+	return bodyOf(t, resp, err)
 }
 
 // metric returns the value of a metric, named with its labels, asked where the annotations tell Prometheus to.

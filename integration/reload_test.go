@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -86,15 +85,11 @@ func limitShown(a answer) string {
 func healthText(t *testing.T, s *ratelimitd) string {
 	t.Helper()
 	resp, err := http.Get("http://" + s.http + "/healthcheck")
-	if err != nil {
-		t.Fatal(err)
+	body := bodyOf(t, resp, err)
+	if resp.StatusCode != http.StatusOK {
+		t.Fatalf("health check: status %d, %s", resp.StatusCode, body)
 	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		t.Fatalf("health check: status %d, %v", resp.StatusCode, err)
-	}
-	return string(body)
+	return body
 }
 
 func writeInPlace(t *testing.T, dir, text string) {

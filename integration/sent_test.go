@@ -246,13 +246,19 @@ func TestTwoFiltersMakeTwoCalls(t *testing.T) {
 func (s *ratelimitd) metrics(t *testing.T) string {
 	t.Helper()
 	resp, err := http.Get("http://" + s.http + "/metrics")
+	return bodyOf(t, resp, err)
+}
+
+// bodyOf returns what was answered to a request, all of it.
+func bodyOf(t *testing.T, resp *http.Response, err error) string {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
+	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return string(body)
 }
