@@ -39,6 +39,21 @@ const (
 	FailAllow
 	// FailDeny answers as if they had not.
 	FailDeny
+	// FailLocal decides in this process, by its share of the limit.
+	FailLocal
+)
+
+// Priority says which asks are the first not to be put to the store when there
+// are more than can be answered in time.
+type Priority uint8
+
+const (
+	// PriorityDefault stands between the others.
+	PriorityDefault Priority = iota
+	// PriorityCritical asks are the last to be left out.
+	PriorityCritical
+	// PrioritySheddable asks are the first, and are then denied.
+	PrioritySheddable
 )
 
 // Ask is one question to a store: do these hits fit this limit, for this key?
@@ -71,4 +86,5 @@ type Ask struct {
 	// Deadline is when the caller stops waiting; zero means never.
 	Deadline     time.Time
 	OnStoreError FailurePolicy
+	Priority     Priority
 }
