@@ -46,7 +46,7 @@ func (b *builder) level(branches []*branch) level {
 	l := make(level, len(keys))
 	for key, f := range keys {
 		s := f.siblings(b.domain.Counting)
-		f.checkReachable(s)
+		f.checkReachable(s, b.domain.Counting)
 		l[key] = s
 	}
 	return l
@@ -188,17 +188,36 @@ func (f *family) siblings(counting algorithm.Counting) *siblings {
 	return s
 }
 
-// checkReachable reports branches that no value can choose.
-func (f *family) checkReachable(s *siblings) {
+// checkReachable reports branches that no value can choose. Where the specific
+// go first, only a pattern that matches the same values can hide another one;
+// else each has to be compared with those before it, which for thousands that
+// begin alike stops after maxTries.
+func (f *family) checkReachable(s *siblings, counting algorithm.Counting) {
+	same := make(map[string]*pattern, len(f.patterns))
+	tries := maxTries
 	for _, p := range f.patterns {
-		if first := s.patterns.find([]byte(p.text)); first != p {
+		first := same[p.plain]
+		if first == nil {
+			first = p
+			same[p.plain] = p
+			text := []byte(p.text)
+			if counting == algorithm.Reference && tries > 0 {
+				tries -= s.patterns.candidates(text)
+				first = s.patterns.find(text)
+			}
+		}
+		if first != p {
 			f.unreachable(p.text, first)
 		}
-		if strings.Trim(p.text, "*") == "" {
+		if p.plain == "*" {
 			f.unreachable("", p)
 		}
 	}
 }
+
+// maxTries bounds the comparisons of one key's patterns to some tenths of a
+// second.
+const maxTries = 10_000_000
 
 // unreachable reports that the branch with the value is hidden by a pattern.
 func (f *family) unreachable(value string, by *pattern) {

@@ -12,6 +12,7 @@ import (
 // middle follow one another in between.
 type pattern struct {
 	text           string
+	plain          string // text with one * where several follow each other: equal for those that match the same values
 	prefix, suffix string
 	middle         [][]byte
 	literals       int // bytes beside the *
@@ -24,6 +25,7 @@ func newPattern(text string) *pattern {
 	parts := strings.Split(text, "*")
 	p := &pattern{
 		text:     text,
+		plain:    plain(text),
 		prefix:   parts[0],
 		suffix:   parts[len(parts)-1],
 		literals: len(text) - (len(parts) - 1),
@@ -34,6 +36,20 @@ func newPattern(text string) *pattern {
 		}
 	}
 	return p
+}
+
+// plain makes one * of several that follow each other.
+func plain(text string) string {
+	if !strings.Contains(text, "**") {
+		return text
+	}
+	var b strings.Builder
+	for i := range len(text) {
+		if text[i] != '*' || i == 0 || text[i-1] != '*' {
+			b.WriteByte(text[i])
+		}
+	}
+	return b.String()
 }
 
 // match reports whether the pattern matches the value. On the text of another
@@ -57,11 +73,12 @@ func (p *pattern) match(value []byte) bool {
 }
 
 // specific orders patterns, the more specific first. A pattern that matches
-// all that another matches never goes before it.
+// all that another matches never goes before it, unless both match the same.
 func specific(a, b *pattern) int {
 	return cmp.Or(
 		cmp.Compare(b.literals, a.literals),
 		cmp.Compare(len(b.prefix), len(a.prefix)),
+		cmp.Compare(len(a.plain), len(b.plain)),
 		cmp.Compare(len(a.text), len(b.text)),
 		cmp.Compare(a.text, b.text),
 	)
@@ -128,6 +145,22 @@ func (s *patternSet) find(value []byte) *pattern {
 		best = firstMatch(s.suffixes.byText[string(value[len(value)-n:])], value, best)
 	}
 	return firstMatch(s.others, value, best)
+}
+
+// candidates is how many patterns find may have to try for a value.
+func (s *patternSet) candidates(value []byte) int {
+	n := len(s.others)
+	for _, length := range s.prefixes.lengths {
+		if length <= len(value) {
+			n += len(s.prefixes.byText[string(value[:length])])
+		}
+	}
+	for _, length := range s.suffixes.lengths {
+		if length <= len(value) {
+			n += len(s.suffixes.byText[string(value[len(value)-length:])])
+		}
+	}
+	return n
 }
 
 // firstMatch returns the first pattern that matches the value, of a list by

@@ -1,11 +1,14 @@
 package descriptors
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
@@ -197,4 +200,54 @@ func branchTexts(branches []*branch) []PathEntry {
 		list = append(list, br.entry)
 	}
 	return list
+}
+
+// TestHiddenPatternsAreFound compares the check for patterns that no value can
+// choose with a comparison of each with all that go before it.
+func TestHiddenPatternsAreFound(t *testing.T) {
+	random := rand.New(rand.NewPCG(9, 10))
+	for range 2000 {
+		var branches []*branch
+		src := &source{file: "f", faults: &faults{}}
+		for i := range random.IntN(12) {
+			var b strings.Builder
+			for range 1 + random.IntN(4) {
+				b.WriteByte("aab**"[random.IntN(5)])
+			}
+			site := &yaml.Node{Line: i + 1}
+			branches = append(branches, &branch{entry: PathEntry{Key: "k", Value: b.String()}, at: &value{src: src, node: site, site: site}})
+		}
+		for _, counting := range []algorithm.Counting{algorithm.Precise, algorithm.Reference} {
+			src.faults = &faults{}
+			f := &family{exact: make(map[string]*branch)}
+			for _, br := range branches {
+				if f.exact[br.entry.Value] == nil {
+					f.add(br)
+					f.nodes = append(f.nodes, &node{})
+				}
+			}
+			f.checkReachable(f.siblings(counting), counting)
+			for i, p := range f.patterns {
+				hidden := slices.ContainsFunc(f.patterns[:i], func(q *pattern) bool { return q.match([]byte(p.text)) })
+				reported := slices.ContainsFunc(src.faults.list.Errors, func(e *Error) bool { return e.Line == f.exact[p.text].at.site.Line })
+				if hidden != reported {
+					t.Fatalf("%v, counting %d: %q hidden %v, reported %v", texts(f.patterns), counting, p.text, hidden, reported)
+				}
+			}
+		}
+	}
+}
+
+// TestThousandsOfPatterns of one key, which cannot be looked up, load.
+func TestThousandsOfPatterns(t *testing.T) {
+	for _, counting := range []string{"precise", "reference"} {
+		var text strings.Builder
+		text.WriteString("domain: t\ncounting: " + counting + "\ndescriptors:\n")
+		for i := range 20_000 {
+			fmt.Fprintf(&text, "- {key: k, value: '*x%dx*'}\n", i)
+		}
+		if n := len(compile(t, text.String()).Domains()[0].Rules()); n != 20_000 {
+			t.Errorf("%s: %d rules", counting, n)
+		}
+	}
 }
