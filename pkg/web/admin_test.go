@@ -29,6 +29,7 @@ descriptors:
   - {key: one_of, quota_mode: true, rate_limit: {requests_per_unit: 1, unit: second}}
   - key: internal
     rate_limit: {unlimited: true}
+  - key: open
 `
 
 func newAdmin(t *testing.T) (*AdminOptions, *Policies) {
@@ -61,12 +62,13 @@ func TestRulesAsText(t *testing.T) {
 
 domain edge, counting precise
   user              10 per 1m, token_bucket, burst 5, on store error allow          edge.yaml:3
-  plan=free         no limit                                                        edge.yaml:5
+  plan=free         no limit of its own                                             edge.yaml:5
   plan=free / user  100 per 24h, fixed_window, calendar of Europe/Paris edge.yaml:8
   plan=free / user  1000 per 1h, fixed_window, overdraw, named tokens        edge.yaml:8
   tried 1 per 1s, fixed_window, shadow edge.yaml:12
   one_of 1 per 1s, fixed_window, quota edge.yaml:13
-  internal          no limit                                                        edge.yaml:14
+  internal          unlimited                                                       edge.yaml:14
+  open              no limit                                                        edge.yaml:16
 `
 	w := get(o, "GET", "/rules", "")
 	if squeeze(w.Body.String()) != squeeze(want) {

@@ -112,18 +112,31 @@ func (o *AdminOptions) rules(w http.ResponseWriter, _ *http.Request) {
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, domain := range view.Domains {
 		fmt.Fprintf(table, "\ndomain %s, counting %s\n", domain.Domain, domain.Counting)
-		for _, rule := range domain.Rules {
+		for i, rule := range domain.Rules {
 			where := fmt.Sprintf("%s:%d", rule.File, rule.Line)
 			for _, limit := range rule.Limits {
 				fmt.Fprintf(table, "  %s\t%s\t%s\n", rule.path(), limit.text(), where)
 			}
-			if rule.Unlimited || len(rule.Limits) == 0 {
-				fmt.Fprintf(table, "  %s\t%s\t%s\n", rule.path(), "no limit", where)
+			if len(rule.Limits) == 0 {
+				isInner := i+1 < len(domain.Rules) && len(domain.Rules[i+1].Path) > len(rule.Path)
+				fmt.Fprintf(table, "  %s\t%s\t%s\n", rule.path(), rule.withoutLimits(isInner), where)
 			}
 		}
 	}
 	_ = table.Flush()
 	writeText(w, http.StatusOK, b.String())
+}
+
+// withoutLimits says what a rule without limits is for. An inner one has rules
+// below it, which its descriptors meet when they go on as those do.
+func (r *ruleView) withoutLimits(isInner bool) string {
+	switch {
+	case r.Unlimited:
+		return "unlimited"
+	case isInner:
+		return "no limit of its own"
+	}
+	return "no limit"
 }
 
 // path is a rule's path on one line.
