@@ -177,6 +177,39 @@ func TestServeInAPod(t *testing.T) {
 	}
 }
 
+// TestCheckEndsAtTheFirstSignal, while it is busy with a file that takes it
+// seconds.
+func TestCheckEndsAtTheFirstSignal(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a.yaml", "domain: t\ndescriptors: ["+strings.Repeat("a,", 8_000_000)+"]\n")
+	cmd := command(t, nil, "check", dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it has read the file", func() bool { return resident(t, cmd.Process.Pid) > 100<<20 })
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != os.Interrupt {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// resident is the memory that a process takes, in bytes.
+func resident(t *testing.T, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(text), &size, &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
+
 // TestHangup: SIGHUP ends nothing, not even in the middle of a stop.
 func TestHangup(t *testing.T) {
 	cmd, log, address := serve(t, "RATELIMITD_DRAIN_DELAY=300ms")

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -49,9 +53,20 @@ has it read the policy files at once.`,
 		if err != nil {
 			return err
 		}
-		return (&Main{Settings: s, LogTo: cmd.ErrOrStderr()}).Run(cmd.Context())
+		ctx, stop := stopSignals()
+		defer stop()
+		return (&Main{Settings: s, LogTo: cmd.ErrOrStderr()}).Run(ctx)
 	}
 	return cmd
+}
+
+// stopSignals returns a context that ends with the first signal to stop; a
+// second one ends the program at once. Only serve asks for it: the other
+// commands have nothing to finish.
+func stopSignals() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 func checkCommand() *cobra.Command {
