@@ -134,6 +134,13 @@ func sampleHistories() []sampleHistory {
 			{"/shared", header("x-tenant: acme"), "pool"},
 			{"/shared", header("x-tenant: globex"), ""}, // the pool is used up, its own is not
 		}, 0},
+		{"priority", []sampleSpend{
+			{"edge", "traffic=checkout, tenant=acme", 599}, {"edge", "traffic=export, tenant=acme", 59}, {"edge", "traffic=catalogue, tenant=acme", 599},
+		}, []sampleAsk{
+			{"/checkout", header("x-tenant: acme"), ""}, {"/checkout", header("x-tenant: acme"), "traffic/tenant"},
+			{"/export", header("x-tenant: acme"), ""}, {"/export", header("x-tenant: acme"), "traffic/tenant"},
+			{"/catalogue", header("x-tenant: acme"), ""}, {"/catalogue", header("x-tenant: acme"), "traffic/tenant"},
+		}, 0},
 		algorithm("fixed_window", 10), algorithm("sliding_window_log", 10), algorithm("sliding_window_counter", 10),
 		algorithm("token_bucket", 15), algorithm("leaky_bucket", 15),
 	}

@@ -56,6 +56,13 @@ const (
 	PrioritySheddable
 )
 
+// Priorities are all of them, from the last to be left out to the first.
+var Priorities = [...]Priority{PriorityCritical, PriorityDefault, PrioritySheddable}
+
+func (p Priority) String() string {
+	return [...]string{"default", "critical", "sheddable"}[p]
+}
+
 // Ask is one question to a store: do these hits fit this limit, for this key?
 // It carries all that any layer on the way needs to know.
 type Ask struct {

@@ -39,10 +39,12 @@
 //	defaults:                 # for the limits of this document, and for the
 //	  algorithm: fixed_window #   overrides that requests of the domain bring
 //	  on_store_error: error
+//	  priority: default
 //	descriptors:
 //	  - key: path
 //	    value: /api/*         # absent or empty: any value
 //	    share_threshold: true # all matches of the pattern share one counter
+//	    priority: critical    # or default, sheddable; also of those below it
 //	    shadow_mode: true     # counts, and never denies
 //	    quota_mode: true      # of a request's quota limits one that fits is enough
 //	    metadata: {any: thing} # goes with the answer
@@ -58,6 +60,7 @@
 //	      burst: 20               # capacity of a bucket; requests_per_unit if not said
 //	      overdraw: true          # charges a cost that does not fit in full
 //	      on_store_error: error   # or allow, deny
+//	      priority: sheddable     # that of the descriptor if not said
 //	      name: api               # sent in headers: printable ASCII without " and \
 //	      replaces: [{name: x}]   # that limit does not apply when this rule does
 //	    descriptors: []       # the next entry

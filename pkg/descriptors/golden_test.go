@@ -98,7 +98,7 @@ func describe(r *Rules) string {
 		if d.Counting == algorithm.Reference {
 			counting = "reference"
 		}
-		fmt.Fprintf(&b, "domain %q, counting %s, overrides when the store fails: %s\n", d.Name, counting, policy(d.overrideOnFailed))
+		fmt.Fprintf(&b, "domain %q, counting %s, overrides when the store fails: %s%s\n", d.Name, counting, policy(d.overrideOnFailed), priority(d.overridePriority))
 		for _, rule := range d.Rules() {
 			describeRule(&b, rule)
 		}
@@ -107,6 +107,14 @@ func describe(r *Rules) string {
 }
 
 func policy(p algorithm.FailurePolicy) string { return [...]string{"error", "allow", "deny"}[p] }
+
+// priority is empty for the default.
+func priority(p algorithm.Priority) string {
+	if p == algorithm.PriorityDefault {
+		return ""
+	}
+	return ", priority " + p.String()
+}
 
 func describeRule(b *strings.Builder, r *Rule) {
 	fmt.Fprintf(b, "\n%s:%d:", r.File, r.Line)
@@ -154,7 +162,7 @@ func describeLimit(b *strings.Builder, l *Limit) {
 			fmt.Fprintf(b, ", %s", word.text)
 		}
 	}
-	fmt.Fprintf(b, "\n        name %q, when the store fails: %s, key suffix %s\n", l.Name, policy(l.OnStoreError), l.suffix[:])
+	fmt.Fprintf(b, "\n        name %q, when the store fails: %s%s, key suffix %s\n", l.Name, policy(l.OnStoreError), priority(l.Priority), l.suffix[:])
 }
 
 // Every message is about one line, and a reader can find the place.

@@ -142,7 +142,7 @@ func TestIdentityOfALimit(t *testing.T) {
 		{"the same window in other words", "x", "domain: t\ndescriptors: [{key: a, rate_limit: {window: 24h, requests_per_unit: 3}}]", true},
 		{"a name", "x", "domain: t\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 3, name: n}}]", true},
 		{"a second limit", "x", "domain: t\ndescriptors: [{key: a, rate_limits: [{unit: day, requests_per_unit: 3, name: n}, {unit: hour, requests_per_unit: 3}]}]", true},
-		{"overdraw and policy", "x", "domain: t\ndescriptors: [{key: a, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 3, overdraw: true, on_store_error: deny}}]", true},
+		{"overdraw and policy", "x", "domain: t\ndescriptors: [{key: a, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 3, overdraw: true, on_store_error: deny, priority: critical}}]", true},
 		{"another counting", "x", "domain: t\ncounting: reference\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 3}}]", true},
 		{"another window", "x", "domain: t\ndescriptors: [{key: a, rate_limit: {unit: hour, requests_per_unit: 3}}]", false},
 		{"another algorithm", "x", "domain: t\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 3, algorithm: leaky_bucket}}]", false},

@@ -42,7 +42,16 @@ func (s *shape) names() []string {
 var (
 	countingWords = []string{"precise", "reference"}
 	failureWords  = []string{"error", "allow", "deny"}
+	priorityWords = wordsOf(algorithm.Priorities[:])
 )
+
+func wordsOf[T fmt.Stringer](all []T) []string {
+	words := make([]string, len(all))
+	for i, one := range all {
+		words[i] = one.String()
+	}
+	return words
+}
 
 const durations = "a duration from 1ms to 876000h, as in 500ms, 30s, 15m, 36h"
 
@@ -70,6 +79,7 @@ var policyShape = shape{"a policy", []fieldText{
 var defaultsShape = shape{"defaults", []fieldText{
 	{"algorithm", "Also for limits that say `calendar`, which goes with `fixed_window` only.", oneOf(algorithm.Names()), "`fixed_window`"},
 	{"on_store_error", "Also for the limits that requests of this domain bring along.", oneOf(failureWords), "`error`"},
+	{"priority", "Also for the limits that requests of this domain bring along.", oneOf(priorityWords), "`default`"},
 }}
 
 var descriptorShape = shape{"a descriptor", []fieldText{
@@ -78,6 +88,7 @@ var descriptorShape = shape{"a descriptor", []fieldText{
 	{"rate_limit", "The limit of a descriptor that ends with this entry.", "a mapping", "none: the rule is known and limits nothing"},
 	{"rate_limits", "Several limits, all of which apply. Not beside `rate_limit`.", fmt.Sprintf("a list of 1 to %d", maxLimits), "see `rate_limit`"},
 	{"descriptors", "The rules for descriptors that go on, by their next entry.", fmt.Sprintf("a list, up to %d deep", maxLevels), "descriptors that go on have no rule"},
+	{"priority", "For its limits, and for those of the descriptors below it.", oneOf(priorityWords), "that of the descriptor above, or else of `defaults`"},
 	{"shadow_mode", "Its limits count and are decided, and never deny.", switches, off},
 	{"quota_mode", "Of all limits in quota mode that a request meets, one that fits is enough.", switches, off},
 	{"share_threshold", "All values that the pattern matches share one counter.", switches + "; only where `value` has a `*`", off},
@@ -97,6 +108,7 @@ var limitShape = shape{"a rate limit", []fieldText{
 	{"burst", "How many hits a bucket holds. Only with `token_bucket` and `leaky_bucket`.", wholeNumbers(1, algorithm.MaxRequests), "`requests_per_unit`"},
 	{"overdraw", "A cost that does not fit is charged in full all the same, and the key is over until that is worked off.", switches, off},
 	{"on_store_error", "What to answer when the store does not decide: a gRPC error, so that Envoy's `failure_mode_deny` decides; OK; or OVER_LIMIT.", oneOf(failureWords), "that of `defaults`"},
+	{"priority", "Which requests are answered first when there are more than can be: see [Priority](#priority).", oneOf(priorityWords), "that of the descriptor"},
 	{"unlimited", "The rule limits nothing, and its descriptor is not counted. Beside it only `name` and `replaces`.", switches, off},
 	{"name", "What clients see in headers, and what `replaces` names.", "printable ASCII without `\"` and `\\`", "headers show the keys of the rule"},
 	{"replaces", "Limits of the same domain that do not apply to a request which this rule matches.", "a list", "none"},

@@ -38,6 +38,7 @@ func (d *Domain) Override(o Override) (*Limit, bool) {
 		Unit:         o.Unit,
 		Multiplier:   multiplier,
 		OnStoreError: d.overrideOnFailed,
+		Priority:     d.overridePriority,
 		Rule:         d.override,
 		ID:           d.overrideID,
 		suffix:       overrideSuffix(window.Microseconds()),

@@ -69,6 +69,27 @@ func TestOverridesLeaveNothingBehind(t *testing.T) {
 	runtime.KeepAlive(domain)
 }
 
+func TestPriorityOfOverrides(t *testing.T) {
+	const critical, sheddable = "domain: t\ndefaults: {priority: critical}", "domain: t\ndefaults: {priority: sheddable}"
+	for _, row := range []struct {
+		documents string
+		want      algorithm.Priority
+	}{
+		{"domain: t", algorithm.PriorityDefault},
+		{sheddable, algorithm.PrioritySheddable},
+		{sheddable + "\n---\ndomain: t", algorithm.PriorityDefault},
+		{"domain: t\n---\n" + sheddable, algorithm.PriorityDefault},
+		{critical + "\n---\n" + sheddable, algorithm.PriorityCritical},
+		{sheddable + "\n---\n" + critical, algorithm.PriorityCritical},
+		{critical + "\n---\ndomain: t", algorithm.PriorityCritical},
+	} {
+		domain := compile(t, row.documents).Domains()[0]
+		if l, _ := domain.Override(Override{1, 1, 1}); l.Priority != row.want {
+			t.Errorf("%q: got %v, want %v", row.documents, l.Priority, row.want)
+		}
+	}
+}
+
 func TestDefaultsOfOverrides(t *testing.T) {
 	for _, row := range []struct {
 		documents string

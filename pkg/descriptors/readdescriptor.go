@@ -22,8 +22,8 @@ type reader struct {
 	defaults defaults
 }
 
-// descriptors reads a list of descriptors below a path.
-func (r *reader) descriptors(at *value, above []PathEntry) []*branch {
+// descriptors reads a list of descriptors below a path that has a priority.
+func (r *reader) descriptors(at *value, above []PathEntry, priority algorithm.Priority) []*branch {
 	if len(above) == maxLevels {
 		at.errorf("descriptors are nested more than %d deep", maxLevels)
 		return nil
@@ -34,7 +34,7 @@ func (r *reader) descriptors(at *value, above []PathEntry) []*branch {
 	}
 	branches := make([]*branch, 0, len(items))
 	for _, item := range items {
-		if b := r.descriptor(item, above); b != nil {
+		if b := r.descriptor(item, above, priority); b != nil {
 			branches = append(branches, b)
 		}
 	}
@@ -43,7 +43,7 @@ func (r *reader) descriptors(at *value, above []PathEntry) []*branch {
 
 // descriptor reads one descriptor. What is at fault is left out, so that the
 // rest can be checked too.
-func (r *reader) descriptor(at *value, above []PathEntry) *branch {
+func (r *reader) descriptor(at *value, above []PathEntry, priority algorithm.Priority) *branch {
 	fields, ok := at.fields(&descriptorShape)
 	if !ok {
 		return nil
@@ -53,13 +53,13 @@ func (r *reader) descriptor(at *value, above []PathEntry) *branch {
 	b := &branch{at: at, entry: entry, rule: &Rule{
 		Domain: r.draft.domain, Path: path, File: at.src.file, Line: at.site.Line,
 	}}
-	flags := readFlags(fields)
-	r.limits(b, fields, flags)
+	said := readTerms(fields, priority)
+	r.limits(b, fields, said)
 	if at := fields["metadata"]; at != nil {
 		b.rule.Metadata = readMetadata(at)
 	}
 	if at := fields["descriptors"]; at != nil {
-		b.children = r.descriptors(at, path)
+		b.children = r.descriptors(at, path, said.priority)
 	}
 	if !named {
 		return nil
@@ -94,15 +94,22 @@ func readEntry(at *value, fields map[string]*value) (PathEntry, bool) {
 	return e, ok
 }
 
-// flags are what a descriptor says of all its limits.
-type flags struct{ shadow, quota bool }
+// terms are what a descriptor says of all its limits.
+type terms struct {
+	shadow, quota bool
+	priority      algorithm.Priority
+}
 
-// readFlags reads the booleans of a descriptor. The two that choose the names
-// of envoyproxy/ratelimit's metrics are checked and change nothing.
-func readFlags(fields map[string]*value) flags {
+// readTerms reads them. The two fields that choose the names of
+// envoyproxy/ratelimit's metrics are checked and change nothing.
+func readTerms(fields map[string]*value, inherited algorithm.Priority) terms {
 	readFlag(fields["detailed_metric"])
 	readFlag(fields["value_to_metric"])
-	return flags{shadow: readFlag(fields["shadow_mode"]), quota: readFlag(fields["quota_mode"])}
+	return terms{
+		shadow:   readFlag(fields["shadow_mode"]),
+		quota:    readFlag(fields["quota_mode"]),
+		priority: readPriority(fields["priority"], inherited),
+	}
 }
 
 func readFlag(at *value) bool {
@@ -114,10 +121,10 @@ func readFlag(at *value) bool {
 }
 
 // limits reads rate_limit or rate_limits into the rule of a branch.
-func (r *reader) limits(b *branch, fields map[string]*value, flags flags) {
+func (r *reader) limits(b *branch, fields map[string]*value, said terms) {
 	one, many := fields["rate_limit"], fields["rate_limits"]
 	if one != nil {
-		r.limit(b, one, flags, true)
+		r.limit(b, one, said, true)
 	}
 	if many == nil {
 		return
@@ -132,7 +139,7 @@ func (r *reader) limits(b *branch, fields map[string]*value, flags flags) {
 	}
 	for _, item := range items {
 		before := len(b.rule.Limits)
-		r.limit(b, item, flags, len(items) == 1)
+		r.limit(b, item, said, len(items) == 1)
 		if len(b.rule.Limits) > before {
 			checkAlike(item, b.rule.Limits)
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // limit reads one limit of a rule. alone says that the rule has no other.
-func (r *reader) limit(b *branch, at *value, flags flags, alone bool) {
+func (r *reader) limit(b *branch, at *value, said terms, alone bool) {
 	fields, ok := at.fields(&limitShape)
 	if !ok {
 		return
@@ -38,6 +38,7 @@ func (r *reader) limit(b *branch, at *value, flags flags, alone bool) {
 	if at := fields["on_store_error"]; at != nil {
 		onStoreError = readFailurePolicy(at)
 	}
+	priority := readPriority(fields["priority"], said.priority)
 	if !ok || !timed {
 		return
 	}
@@ -49,8 +50,8 @@ func (r *reader) limit(b *branch, at *value, flags flags, alone bool) {
 	}
 	b.rule.Limits = append(b.rule.Limits, &Limit{
 		Limit: limit, Unit: window.unit, Multiplier: window.multiplier,
-		Name: name, Shadow: flags.shadow, Quota: flags.quota,
-		OnStoreError: onStoreError, Rule: b.rule, replaced: -1,
+		Name: name, Shadow: said.shadow, Quota: said.quota,
+		OnStoreError: onStoreError, Priority: priority, Rule: b.rule, replaced: -1,
 	})
 }
 

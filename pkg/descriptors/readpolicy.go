@@ -10,6 +10,7 @@ import (
 type defaults struct {
 	algorithm    string
 	onStoreError algorithm.FailurePolicy
+	priority     algorithm.Priority
 }
 
 // readPolicy reads a document into the draft of its domain.
@@ -27,9 +28,9 @@ func (c *compiler) readPolicy(root *value) {
 		d.readCounting(at)
 	}
 	r := reader{draft: d, defaults: readDefaults(fields["defaults"])}
-	r.overrideOnFailed()
+	r.overrides()
 	if at := fields["descriptors"]; at != nil {
-		d.branches = append(d.branches, r.descriptors(at, nil)...)
+		d.branches = append(d.branches, r.descriptors(at, nil, r.defaults.priority)...)
 	}
 }
 
@@ -84,6 +85,7 @@ func readDefaults(at *value) defaults {
 	if at := fields["on_store_error"]; at != nil {
 		d.onStoreError = readFailurePolicy(at)
 	}
+	d.priority = readPriority(fields["priority"], d.priority)
 	return d
 }
 
@@ -98,13 +100,32 @@ func readFailurePolicy(at *value) algorithm.FailurePolicy {
 	return algorithm.FailError
 }
 
-// overrideOnFailed gives the overrides of a domain the default of its
-// documents; where these differ, deny goes before error before allow.
-func (r *reader) overrideOnFailed() {
-	d, said := r.draft.domain, r.defaults.onStoreError
-	if r.draft.documents == 0 || said == algorithm.FailDeny ||
-		said == algorithm.FailError && d.overrideOnFailed == algorithm.FailAllow {
-		d.overrideOnFailed = said
+// readPriority reads a priority; absent is what is said further above.
+func readPriority(at *value, above algorithm.Priority) algorithm.Priority {
+	if at == nil {
+		return above
+	}
+	word, _ := at.word("a priority", priorityWords)
+	for _, p := range algorithm.Priorities {
+		if p.String() == word {
+			return p
+		}
+	}
+	return above
+}
+
+// overrides gives the overrides of a domain the defaults of its documents.
+// Where these differ, deny goes before error before allow, and what is more
+// important before what is less.
+func (r *reader) overrides() {
+	d, said, first := r.draft.domain, r.defaults, r.draft.documents == 0
+	if first || said.onStoreError == algorithm.FailDeny ||
+		said.onStoreError == algorithm.FailError && d.overrideOnFailed == algorithm.FailAllow {
+		d.overrideOnFailed = said.onStoreError
+	}
+	if first || said.priority == algorithm.PriorityCritical ||
+		said.priority == algorithm.PriorityDefault && d.overridePriority == algorithm.PrioritySheddable {
+		d.overridePriority = said.priority
 	}
 	r.draft.documents++
 }

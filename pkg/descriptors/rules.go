@@ -45,6 +45,7 @@ type Domain struct {
 	override         *Rule
 	overrideID       string
 	overrideOnFailed algorithm.FailurePolicy
+	overridePriority algorithm.Priority
 }
 
 // Rules returns the domain's rules in the order of the files, a parent before
@@ -112,6 +113,7 @@ type Limit struct {
 	Shadow, Quota bool
 
 	OnStoreError algorithm.FailurePolicy
+	Priority     algorithm.Priority
 	Rule         *Rule
 
 	// ID names the limit to people: domain/key=value/key, then the limit's

@@ -20,6 +20,7 @@ import (
 // mixedPolicy has a rule of every kind.
 func mixedPolicy(counting string) string {
 	return "domain: t\ncounting: " + counting + `
+defaults: {priority: sheddable}
 descriptors:
   - {key: free, rate_limit: {unlimited: true}}
   - {key: listed}
@@ -32,9 +33,10 @@ descriptors:
   - {key: none, rate_limit: {unit: week, requests_per_unit: 0}}
   - {key: huge, rate_limit: {window: 1500ms, requests_per_unit: 4294967295, name: "` + strings.Repeat("very ", 23) + `long"}}
   - key: user
+    priority: critical
     rate_limits:
       - {requests_per_unit: 2, unit: minute, unit_multiplier: 5}
-      - {requests_per_unit: 3, unit: day, name: daily, on_store_error: deny}
+      - {requests_per_unit: 3, unit: day, name: daily, on_store_error: deny, priority: default}
     metadata: {pool: blue, info: {x: 1}}
     descriptors:
       - {key: path, rate_limit: {unit: second, requests_per_unit: 1, algorithm: token_bucket, burst: 3}}

@@ -151,7 +151,7 @@ func (o *oracle) match(t testing.TB, domain *descriptors.Domain, m *anyRequest, 
 		for _, l := range limits {
 			want := algorithm.Ask{
 				Key: l.AppendKey(nil, d.Entries), Limit: l.Limit, Hits: int64(max(m.HitsAddend, 1)), Shadow: l.Shadow, Quota: l.Quota,
-				Counting: domain.Counting, Deadline: e.Deadline, OnStoreError: l.OnStoreError,
+				Counting: domain.Counting, Deadline: e.Deadline, OnStoreError: l.OnStoreError, Priority: l.Priority,
 			}
 			if d.HasHits {
 				want.Hits = int64(min(d.Hits, 1<<53))

@@ -31,7 +31,7 @@ func newView(l *descriptors.Limit, counting algorithm.Counting, s *series) view 
 	v := view{
 		limit: l,
 		ask: algorithm.Ask{
-			Limit: l.Limit, Shadow: l.Shadow, Quota: l.Quota, Counting: counting, OnStoreError: l.OnStoreError,
+			Limit: l.Limit, Shadow: l.Shadow, Quota: l.Quota, Counting: counting, OnStoreError: l.OnStoreError, Priority: l.Priority,
 		},
 		current:  appendCurrent(nil, l),
 		name:     name,

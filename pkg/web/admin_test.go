@@ -26,7 +26,7 @@ descriptors:
           - {requests_per_unit: 100, unit: day, calendar: true, time_zone: Europe/Paris}
           - {name: tokens, requests_per_unit: 1000, unit: hour, overdraw: true}
   - {key: tried, shadow_mode: true, rate_limit: {requests_per_unit: 1, unit: second}}
-  - {key: one_of, quota_mode: true, rate_limit: {requests_per_unit: 1, unit: second}}
+  - {key: one_of, quota_mode: true, priority: sheddable, rate_limit: {requests_per_unit: 1, unit: second}}
   - key: internal
     rate_limit: {unlimited: true}
   - key: open
@@ -66,7 +66,7 @@ domain edge, counting precise
   plan=free / user  100 per 24h, fixed_window, calendar of Europe/Paris edge.yaml:8
   plan=free / user  1000 per 1h, fixed_window, overdraw, named tokens        edge.yaml:8
   tried 1 per 1s, fixed_window, shadow edge.yaml:12
-  one_of 1 per 1s, fixed_window, quota edge.yaml:13
+  one_of 1 per 1s, fixed_window, quota, sheddable edge.yaml:13
   internal          unlimited                                                       edge.yaml:14
   open              no limit                                                        edge.yaml:16
 `

@@ -50,6 +50,7 @@ type (
 		Shadow       bool   `json:"shadow_mode,omitempty"`
 		Quota        bool   `json:"quota_mode,omitempty"`
 		OnStoreError string `json:"on_store_error"`
+		Priority     string `json:"priority"`
 	}
 )
 
@@ -74,7 +75,7 @@ func viewRule(rule *descriptors.Rule) ruleView {
 		l := limitView{
 			ID: limit.ID, Name: limit.Name, Algorithm: limit.Limit.Algorithm.Name, Requests: limit.Limit.Requests,
 			Window: shortDuration(limit.Limit.Window), Capacity: limit.Limit.Capacity, Overdraw: limit.Limit.Overdraw,
-			Shadow: limit.Shadow, Quota: limit.Quota, OnStoreError: policyName(limit.OnStoreError),
+			Shadow: limit.Shadow, Quota: limit.Quota, OnStoreError: policyName(limit.OnStoreError), Priority: limit.Priority.String(),
 		}
 		if calendar := limit.Limit.Calendar; calendar != nil {
 			l.Calendar, l.TimeZone = true, "UTC"
@@ -164,6 +165,7 @@ func (l *limitView) text() string {
 		{l.Shadow, "shadow"},
 		{l.Quota, "quota"},
 		{l.OnStoreError != policyName(algorithm.FailError), "on store error " + l.OnStoreError},
+		{l.Priority != algorithm.PriorityDefault.String(), l.Priority},
 		{l.Name != "", "named " + printable(l.Name)},
 	} {
 		if is.so {
