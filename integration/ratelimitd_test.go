@@ -34,7 +34,8 @@ func newRatelimitd(t *testing.T, policies string, store ...string) *ratelimitd {
 		"RATELIMITD_GRPC_ADDRESS=" + s.grpc,
 		"RATELIMITD_HTTP_ADDRESS=" + s.http,
 		"RATELIMITD_ADMIN_ADDRESS=" + freeAddress(t),
-		"RATELIMITD_DRAIN_DELAY=2s", // Envoy asks every second whether it is ready
+		"RATELIMITD_DRAIN_DELAY=2s",   // Envoy asks every second whether it is ready
+		"RATELIMITD_STORE_TIMEOUT=5s", // longer than in production: a machine that is busy with other tests is no failure
 	}, store...)
 	return s
 }
@@ -73,8 +74,7 @@ func (s *ratelimitd) health() int {
 	return resp.StatusCode
 }
 
-// stores are the settings for each store. Those of Redis wait longer than in production: a machine that is busy with other
-// tests is no failure.
+// stores are the settings for each store.
 var stores = []struct {
 	name     string
 	settings func(*testing.T) []string
@@ -89,7 +89,6 @@ func startRedis(t *testing.T) []string {
 	return []string{
 		"RATELIMITD_STORE=redis",
 		"RATELIMITD_REDIS_URL=" + redistest.Start(t, redistest.Options{}).URL(),
-		"RATELIMITD_STORE_TIMEOUT=5s",
 	}
 }
 

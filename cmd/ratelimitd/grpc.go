@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	// Clients may compress what they send.
 	_ "google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/health"
@@ -43,9 +46,10 @@ const (
 )
 
 // sparing serves few calls with compressed messages at a time, and only such as
-// have arrived, so that a client which is slow to send holds up no other. Those
-// of reflection are left out, for its clients wait for answers while they send.
-func sparing(next http.Handler) http.Handler {
+// have arrived, so that a client which is slow to send holds up no other. One
+// whose turn does not come within the time to wait is UNAVAILABLE. Those of
+// reflection are left out, for its clients wait for answers while they send.
+func sparing(next http.Handler, wait time.Duration) http.Handler {
 	turns := make(chan struct{}, maxDecompressing)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		encoding := r.Header.Get("Grpc-Encoding")
@@ -57,13 +61,21 @@ func sparing(next http.Handler) http.Handler {
 		if err != nil || len(body) > maxCompressed {
 			panic(http.ErrAbortHandler) // resets the stream
 		}
+		arrived := time.Now()
+		late := time.NewTimer(wait)
+		defer late.Stop()
 		select {
 		case turns <- struct{}{}:
 			defer func() { <-turns }()
 		case <-r.Context().Done():
 			return
+		case <-late.C:
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set(http.TrailerPrefix+"Grpc-Status", strconv.Itoa(int(codes.Unavailable)))
+			w.Header().Set(http.TrailerPrefix+"Grpc-Message", "too many compressed requests at a time")
+			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(service.WithArrival(r.Context(), arrived)))
 	})
 }

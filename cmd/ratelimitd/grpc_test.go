@@ -43,7 +43,7 @@ func TestFewCompressedRequestsAtATime(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		now.Add(-1)
 		served.Add(1)
-	}))
+	}), time.Minute)
 	call := func(encoding, body string) {
 		r := httptest.NewRequest("POST", "/a", strings.NewReader(body))
 		r.Header.Set("Grpc-Encoding", encoding)
@@ -63,4 +63,31 @@ func TestFewCompressedRequestsAtATime(t *testing.T) {
 		}
 	}()
 	call("gzip", strings.Repeat("x", maxCompressed+1))
+}
+
+// TestCompressedRequestsDoNotWaitForever for their turn.
+func TestCompressedRequestsDoNotWaitForever(t *testing.T) {
+	busy, free := make(chan struct{}, maxDecompressing), make(chan struct{})
+	handler := sparing(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		busy <- struct{}{}
+		<-free
+	}), time.Millisecond)
+	call := func() http.Header {
+		r, w := httptest.NewRequest("POST", "/a", strings.NewReader("x")), httptest.NewRecorder()
+		r.Header.Set("Grpc-Encoding", "gzip")
+		handler.ServeHTTP(w, r)
+		return w.Header()
+	}
+	var calls sync.WaitGroup
+	for range maxDecompressing {
+		calls.Go(func() { call() })
+	}
+	for range maxDecompressing {
+		<-busy
+	}
+	if got := call().Get(http.TrailerPrefix + "Grpc-Status"); got != "14" {
+		t.Errorf("gRPC status %q, want 14", got)
+	}
+	close(free)
+	calls.Wait()
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ratelimitd/ratelimitd/config"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 	"github.com/ratelimitd/ratelimitd/pkg/reload"
 	"github.com/ratelimitd/ratelimitd/pkg/service"
+	"github.com/ratelimitd/ratelimitd/pkg/settings"
 	"github.com/ratelimitd/ratelimitd/pkg/web"
 )
 
@@ -23,10 +26,20 @@ func (m *Main) serviceOptions() service.Options {
 		},
 		Body:            s.Body,
 		Metadata:        s.DynamicMetadata,
+		Budget:          budget(s),
 		MaxDescriptors:  s.MaxDescriptors,
 		MaxRequestBytes: int(s.GRPCMaxMessage),
 		Logger:          m.log,
 	}
+}
+
+// budget is how long a request may wait for its decision. In memory nothing
+// waits, and an answer by policy would be no sooner than a decision.
+func budget(s *settings.Settings) time.Duration {
+	if s.Store == settings.StoreMemory {
+		return 0
+	}
+	return s.StoreTimeout
 }
 
 func (m *Main) reloadOptions(apply func(*descriptors.Rules), registry prometheus.Registerer) reload.Options {

@@ -36,6 +36,7 @@ func start(t *testing.T, change ...func(*settings.Settings)) *program {
 	s := settings.Default()
 	s.GRPCAddress, s.HTTPAddress, s.AdminAddress = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	s.DrainDelay, s.ShutdownTimeout = 0, 2*time.Second
+	s.StoreTimeout = 5 * time.Second // the machine may be busy
 	for _, f := range change {
 		f(s)
 	}

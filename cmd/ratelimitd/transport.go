@@ -69,7 +69,8 @@ func (a *answerer) Handle(ctx context.Context, calls []*transport.Call) {
 	exchanges := (*batch)[:0]
 	for _, c := range calls {
 		exchanges = append(exchanges, service.Exchange{
-			Request: c.Message, TooLarge: c.TooLarge, Strict: c.Mark == strict, Deadline: c.Deadline, Reply: c.Reply,
+			Request: c.Message, TooLarge: c.TooLarge, Strict: c.Mark == strict,
+			Arrived: c.Arrived, Deadline: c.Deadline, Gone: c.Gone, Reply: c.Reply,
 		})
 	}
 	a.service.Answer(ctx, exchanges)

@@ -1,6 +1,9 @@
 package algorithm
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Mode says what an ask does with its hits.
 type Mode uint8
@@ -90,8 +93,14 @@ type Ask struct {
 	// neighbours.
 	Group int32
 
-	// Deadline is when the caller stops waiting; zero means never.
-	Deadline     time.Time
+	// Deadline is when the answer must have been decided; zero means never.
+	Deadline time.Time
+
+	// Gone is set when the caller has stopped waiting before that. What has
+	// not been charged by then need not be. It is the same for all asks of a
+	// group, and nil if nobody would tell.
+	Gone *atomic.Bool
+
 	OnStoreError FailurePolicy
 	Priority     Priority
 }

@@ -32,6 +32,12 @@ const (
 
 var errQueueFull = fmt.Errorf("%w: too many requests wait for it", ErrUnavailable)
 
+// errGone is the reason for which what nobody waits for is not asked.
+var errGone = fmt.Errorf("%w: the caller has left", ErrUnavailable)
+
+// abandoned reports whether the caller of an ask has left.
+func abandoned(a *algorithm.Ask) bool { return a.Gone != nil && a.Gone.Load() }
+
 // newErrand returns an errand to be added to the lane.
 func (l *lane) newErrand(ctx context.Context) *errand {
 	e, ok := l.errands.Get().(*errand)

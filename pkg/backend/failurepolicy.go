@@ -26,8 +26,8 @@ type decider interface {
 // FailureOptions are the settings of a [FailurePolicy]. The zero value is
 // usable.
 type FailureOptions struct {
-	// Timeout bounds a call of the store; 0 is DefaultTimeout. The caller's
-	// own deadline bounds it further.
+	// Timeout bounds a call of the store; 0 is DefaultTimeout. Deadlines of
+	// the asks bound it further.
 	Timeout time.Duration
 
 	// Registerer takes the metrics; nil keeps them unregistered.
@@ -83,7 +83,7 @@ func (p *FailurePolicy) Decide(ctx context.Context, asks []algorithm.Ask, out []
 func (p *FailurePolicy) decide(ctx context.Context, now time.Time, asks []algorithm.Ask, out []algorithm.Decision) {
 	if !p.instant {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, p.deadline(ctx, asks, now))
+		ctx, cancel = context.WithDeadline(ctx, p.deadline(asks, now))
 		defer cancel()
 	}
 	p.next.Decide(ctx, asks, out)
@@ -122,28 +122,16 @@ func expired(asks []algorithm.Ask, now time.Time) bool {
 	return false
 }
 
-// deadline is the earliest of the timeout, the context's deadline and those of
-// the requests, less what it takes to send an answer.
-func (p *FailurePolicy) deadline(ctx context.Context, asks []algorithm.Ask, now time.Time) time.Time {
+// deadline is the earliest of the timeout and the deadlines of the requests.
+func (p *FailurePolicy) deadline(asks []algorithm.Ask, now time.Time) time.Time {
 	deadline := now.Add(p.timeout)
-	sooner := func(end time.Time) {
-		if end = end.Add(-reserve(end.Sub(now))); end.Before(deadline) {
-			deadline = end
-		}
-	}
-	if end, ok := ctx.Deadline(); ok {
-		sooner(end)
-	}
 	for i := range asks {
-		if end := asks[i].Deadline; !end.IsZero() {
-			sooner(end)
+		if end := asks[i].Deadline; !end.IsZero() && end.Before(deadline) {
+			deadline = end
 		}
 	}
 	return deadline
 }
-
-// reserve is the part of the time left that is kept for the answer's own way.
-func reserve(left time.Duration) time.Duration { return min(max(0, left)/5, 3*time.Millisecond) }
 
 // answer decides in place of the store.
 func (p *FailurePolicy) answer(ask *algorithm.Ask, d *algorithm.Decision) {

@@ -67,9 +67,15 @@ func (r *Redis) runErrands(batch []*errand) {
 	var calls callsBySlot
 	group := int32(0)
 	for _, e := range batch {
+		gone := false
 		for i := range e.asks {
 			if i == 0 || e.asks[i].Group != e.asks[i-1].Group {
 				group++
+				gone = abandoned(&e.asks[i])
+			}
+			if gone {
+				e.out[i] = algorithm.Decision{Err: errGone}
+				continue
 			}
 			calls.of(r, e.slot(i)).add(&e.asks[i], group, &e.out[i])
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/proto"
@@ -159,7 +160,7 @@ func BenchmarkSteps(b *testing.B) {
 	b.Run("admit", func(b *testing.B) {
 		for b.Loop() {
 			memory.reset()
-			s.admit(&memory, s.table.Load(), &exchange[0])
+			s.admit(&memory, s.table.Load(), &exchange[0], time.Now())
 		}
 	})
 	s.decide(b.Context(), &memory)

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -181,7 +182,7 @@ func TestResetLetsGo(t *testing.T) {
 		if i > 40 {
 			wire = append(wire, 0x80) // malformed, as is found at its end
 		}
-		s.admit(&b, s.table.Load(), &Exchange{Request: wire})
+		s.admit(&b, s.table.Load(), &Exchange{Request: wire}, time.Now())
 	}
 	s.decide(t.Context(), &b)
 	b.reset()

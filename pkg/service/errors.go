@@ -75,6 +75,13 @@ var malformed = &Error{Kind: InvalidArgument, Message: "malformed RateLimitReque
 // notReady is the answer while there are no rules at all.
 var notReady = &Error{Kind: Unavailable, Message: "no rate limit configuration loaded"}
 
+// late and left are the answers to a caller that does not wait for one, so that
+// nothing was decided for it.
+var (
+	late = &Error{Kind: DeadlineExceeded, Message: "the deadline had passed before anything was decided"}
+	left = &Error{Kind: Canceled, Message: "the call was canceled before anything was decided"}
+)
+
 // storeFailed is the error of a request that the store did not decide, for a
 // caller that waits until the deadline.
 func storeFailed(ctx context.Context, deadline time.Time, cause error) *Error {

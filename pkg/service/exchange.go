@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,8 +21,16 @@ type Exchange struct {
 	// not be told: see [StrictCaller].
 	Strict bool
 
+	// Arrived is when the request had arrived whole; zero means just now.
+	// [Options].Budget counts from it.
+	Arrived time.Time
+
 	// Deadline is when the caller stops waiting; zero means never.
 	Deadline time.Time
+
+	// Gone is set when the caller has stopped waiting before that. nil means
+	// that nobody would tell.
+	Gone *atomic.Bool
 
 	// Reply is what the RateLimitResponse is appended to.
 	Reply []byte
@@ -63,7 +72,7 @@ func (s *Service) answerSome(ctx context.Context, exchanges []Exchange) (n int) 
 	t := s.table.Load()
 	for n < len(exchanges) && !b.full() {
 		n++
-		s.admit(b, t, &exchanges[n-1])
+		s.admit(b, t, &exchanges[n-1], begin)
 	}
 	s.decide(ctx, b)
 	var results [results]int

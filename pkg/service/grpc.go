@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
@@ -53,6 +54,7 @@ func handle(server any, ctx context.Context, decode func(any) error, interceptor
 func (s *Service) call(ctx context.Context, exchange any) (any, error) {
 	e := exchange.(*Exchange)
 	e.Strict = StrictCaller(callHeaders(ctx))
+	e.Arrived, _ = ctx.Value(arrival{}).(time.Time)
 	e.Deadline, _ = ctx.Deadline()
 	batch := []Exchange{*e}
 	s.Answer(ctx, batch)

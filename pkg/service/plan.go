@@ -1,15 +1,13 @@
 package service
 
 import (
-	"time"
-
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 )
 
 // plan finds the limits of each descriptor of a request and turns them into
 // asks.
-func (b *batch) plan(t *table, domain *descriptors.Domain, r *request, deadline time.Time) {
+func (b *batch) plan(t *table, domain *descriptors.Domain, r *request, p patience) {
 	list, rules := b.of(r), b.rules[r.descriptors.first:r.descriptors.last]
 	for i := range list {
 		d := &list[i]
@@ -23,12 +21,12 @@ func (b *batch) plan(t *table, domain *descriptors.Domain, r *request, deadline 
 		case d.brought != nil:
 			key := len(b.keys)
 			b.keys = domain.AppendOverrideKey(b.keys, d.brought.limit, b.entriesOf(d))
-			b.ask(r, d, d.brought, key, deadline)
+			b.ask(r, d, d.brought, key, p)
 		case rule != nil && !rule.Unlimited:
 			for _, limit := range rule.Limits {
 				key := len(b.keys)
 				b.keys = limit.AppendKey(b.keys, b.entriesOf(d))
-				b.ask(r, d, &t.views[limit.Index], key, deadline)
+				b.ask(r, d, &t.views[limit.Index], key, p)
 			}
 		}
 		d.asks.last = len(b.asks)
@@ -55,7 +53,7 @@ func match(t *table, domain *descriptors.Domain, d *descriptor, entries []descri
 
 // ask adds an ask of a limit, for the counter whose key is the end of b.keys
 // from the given place.
-func (b *batch) ask(r *request, d *descriptor, v *view, key int, deadline time.Time) {
+func (b *batch) ask(r *request, d *descriptor, v *view, key int, p patience) {
 	b.asks = append(b.asks, v.ask)
 	a := &b.asks[len(b.asks)-1]
 	a.Key = b.keys[key:len(b.keys):len(b.keys)]
@@ -64,6 +62,6 @@ func (b *batch) ask(r *request, d *descriptor, v *view, key int, deadline time.T
 		a.Mode = algorithm.GiveBack
 	}
 	a.Group = int32(len(b.requests) - 1)
-	a.Deadline = deadline
+	a.Deadline, a.Gone = p.until, p.gone
 	b.views = append(b.views, v)
 }

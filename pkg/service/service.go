@@ -47,6 +47,11 @@ type Options struct {
 	// Metadata gives replies dynamic metadata for Envoy's access log.
 	Metadata bool
 
+	// Budget is how long after a request has arrived its limits must have been
+	// decided; what is not decided then is answered as on_store_error says. 0
+	// means that only the caller's deadline counts: for stores that never wait.
+	Budget time.Duration
+
 	// MaxDescriptors is the largest number of descriptors in a request, at
 	// most 65,536; 0 means [DefaultMaxDescriptors]. A request with more is
 	// answered OVER_LIMIT, since an error would let it through.
@@ -131,8 +136,8 @@ func (s *Service) ShouldRateLimit(ctx context.Context, request *rlsv3.RateLimitR
 }
 
 // admit adds a request to the batch and finds out what to ask the store for
-// it. t is nil while there are no rules.
-func (s *Service) admit(b *batch, t *table, e *Exchange) {
+// it, at an instant. t is nil while there are no rules.
+func (s *Service) admit(b *batch, t *table, e *Exchange, now time.Time) {
 	r := b.decode(e.Request)
 	r.strict = e.Strict
 	r.asks = span{len(b.asks), len(b.asks)}
@@ -141,6 +146,9 @@ func (s *Service) admit(b *batch, t *table, e *Exchange) {
 	}
 	if r.err == nil && t == nil {
 		r.err = notReady
+	}
+	if r.err == nil {
+		r.err = e.abandoned(now)
 	}
 	if r.err != nil {
 		return
@@ -157,7 +165,7 @@ func (s *Service) admit(b *batch, t *table, e *Exchange) {
 		s.metrics.tooLarge.Inc()
 		r.bare = rlsv3.RateLimitResponse_OVER_LIMIT
 	default:
-		b.plan(t, domain, r, e.Deadline)
+		b.plan(t, domain, r, s.options.patience(e, now))
 	}
 }
 

@@ -122,8 +122,9 @@ func storeRows(s *Settings) []Setting {
 			Doc: "Where counts are kept. memory is this process alone; redis is shared by all replicas.",
 		},
 		{
-			Name: "store_timeout", target: &s.StoreTimeout, Default: "100ms", Min: "1ms", Max: "1m",
-			Doc: "The longest wait for the store's decision. A request that has a deadline of its own, as those of Envoy do, waits no longer than that. A call of Redis is not repeated after it.",
+			Name: "store_timeout", target: &s.StoreTimeout, Default: "15ms", Min: "1ms", Max: "1m",
+			Doc: "How long after its arrival a request is answered at the latest: what the store has not decided then is answered as its on_store_error says. " +
+				"A request that says how long it waits, as those of Envoy do, is answered before that. With the store in memory nothing is waited for.",
 		},
 		{
 			Name: "memory_max_keys", target: &s.MemoryMaxKeys, Default: "1000000", Min: "1", Max: "1000000000",

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,8 +26,16 @@ type Call struct {
 	// proxy may take an error for a yes.
 	TooLarge bool
 
+	// Arrived is when all of the request was read.
+	Arrived time.Time
+
 	// Deadline is when the client stops waiting; zero if it did not say.
 	Deadline time.Time
+
+	// Gone is set when the client has reset the stream or closed the
+	// connection. Who reads it after Handle has returned, when the call may be
+	// another's, may find it set or not.
+	Gone *atomic.Bool
 
 	// Mark is what [Options.Mark] makes of the headers.
 	Mark uint32
@@ -82,5 +91,8 @@ func (c *Call) reset() {
 	if cap(reply) > ordinary {
 		reply = nil
 	}
-	*c = Call{Message: message, Reply: reply}
+	if c.Gone.Load() {
+		c.Gone.Store(false)
+	}
+	*c = Call{Message: message, Reply: reply, Gone: c.Gone}
 }

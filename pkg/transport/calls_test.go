@@ -304,3 +304,38 @@ func TestReset(t *testing.T) {
 		c.mu.Unlock()
 	}
 }
+
+// The handler can see that a client does not wait any more, for a stream that
+// was reset and for a connection that was closed.
+func TestGone(t *testing.T) {
+	calls, free := make(chan *Call, 1), make(chan struct{})
+	_, addr := start(t, Options{Handler: handlerFunc(func(batch []*Call) {
+		if batch[0].Gone.Load() {
+			t.Error("gone before it was")
+		}
+		if age := time.Since(batch[0].Arrived); age < 0 || age > time.Minute {
+			t.Errorf("arrived %v ago", age)
+		}
+		calls <- batch[0]
+		<-free
+	})})
+	defer close(free)
+	for _, leave := range []func(p *peer){
+		func(p *peer) {
+			p.framer.WriteRSTStream(1, http2.ErrCodeCancel)
+			p.flush()
+		},
+		func(p *peer) { p.nc.Close() },
+	} {
+		p := dial(t, addr)
+		p.ask(1, "x")
+		p.flush()
+		call := <-calls
+		leave(p)
+		for end := time.Now().Add(patience); !call.Gone.Load(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("nobody told that the client has gone")
+			}
+		}
+	}
+}

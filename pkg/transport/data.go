@@ -149,6 +149,7 @@ func (c *conn) end(call *Call) {
 	if call.TooLarge {
 		c.server.metrics.tooLarge.Inc()
 	}
+	call.Arrived = c.now
 	call.batched = true
 	c.batch = append(c.batch, call)
 }

@@ -41,7 +41,7 @@ func New(o Options) (*Server, error) {
 	return &Server{
 		options:   o,
 		metrics:   m,
-		calls:     sync.Pool{New: func() any { return new(Call) }},
+		calls:     sync.Pool{New: func() any { return &Call{Gone: new(atomic.Bool)} }},
 		listeners: map[net.Listener]struct{}{},
 		conns:     map[*conn]struct{}{},
 		empty:     make(chan struct{}),

@@ -61,6 +61,9 @@ func (c *conn) drop(call *Call, how closing) {
 		c.latest = nil
 	}
 	call.gone = true
+	if how != complete {
+		call.Gone.Store(true)
+	}
 	c.closings.add(call.id, how)
 	c.unsent -= len(call.rest)
 	call.rest = nil
