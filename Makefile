@@ -14,6 +14,8 @@ MAKEFLAGS += --no-print-directory --warn-undefined-variables
 
 # Packages that need nothing but Go and redis-server.
 unit_packages := $$(go list ./... | grep -v /integration)
+# Those of the built binary. The faults run apart, since they judge times.
+integration_packages := $$(go list ./integration/... | grep -v /faults)
 # $(call timed,name,command) runs a command and says how long it took.
 timed = start=$$SECONDS; status=0; { $(2); } || status=$$?; echo "== $(1): $$((SECONDS - start)) s"; exit $$status
 
@@ -38,7 +40,7 @@ build: ## Build bin/ratelimitd
 
 .PHONY: test
 test: tools ## Run every test, those with the real Envoy and the real Redis included; a skipped test fails
-	@$(MAKE) --keep-going unit integration
+	@$(MAKE) --keep-going unit integration faults
 
 .PHONY: unit
 unit: ## Run the tests that need no Envoy
@@ -46,17 +48,23 @@ unit: ## Run the tests that need no Envoy
 
 .PHONY: integration
 integration: tools ## Run the tests of the built binary behind the real Envoy, on the real Redis
-	@$(call timed,integration tests,go run ./tools/gotest -count=1 ./integration/...)
+	@$(call timed,integration tests,go run ./tools/gotest -count=1 $(integration_packages))
+
+.PHONY: faults
+faults: system ## Break the store under load, and compare every answer with what the rules allow
+	@$(call timed,fault tests,go run ./tools/gotest -count=1 ./integration/faults)
 
 .PHONY: race
 race: tools ## Run every test with the race detector, in ratelimitd behind Envoy too
-	@$(MAKE) --keep-going race-unit race-integration
+	@$(MAKE) --keep-going race-unit race-integration race-faults
 
-.PHONY: race-unit race-integration
+.PHONY: race-unit race-integration race-faults
 race-unit:
 	@$(call timed,unit tests with the race detector,go run ./tools/gotest -race $(unit_packages))
 race-integration: tools
-	@$(call timed,integration tests with the race detector,go run ./tools/gotest -race -count=1 ./integration/...)
+	@$(call timed,integration tests with the race detector,go run ./tools/gotest -race -count=1 $(integration_packages))
+race-faults: system
+	@$(call timed,fault tests with the race detector,go run ./tools/gotest -race -count=1 ./integration/faults)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint and go.mod

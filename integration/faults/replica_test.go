@@ -1,0 +1,172 @@
+package faults
+
+import (
+	"bytes"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// patience bounds the waits for what has no promised time.
+const patience = 30 * time.Second
+
+// replica is a running `ratelimitd serve`, with a connection to it.
+type replica struct {
+	grpc, http string // addresses
+	env        []string
+	cmd        *exec.Cmd
+	log        *journal
+	ended      chan struct{} // closed when the program has ended
+	asks       ratelimitv3.RateLimitServiceClient
+}
+
+// startReplica starts ratelimitd with settings NAME=value, without RATELIMITD_, and waits until it is ready.
+func startReplica(t *testing.T, policies string, settings ...string) *replica {
+	t.Helper()
+	addresses := freeAddresses(t, 3)
+	r := &replica{grpc: addresses[0], http: addresses[1], log: &journal{}}
+	r.env = []string{
+		"PATH=" + os.Getenv("PATH"),
+		"RATELIMITD_POLICIES=" + policies,
+		"RATELIMITD_GRPC_ADDRESS=" + r.grpc,
+		"RATELIMITD_HTTP_ADDRESS=" + r.http,
+		"RATELIMITD_ADMIN_ADDRESS=" + addresses[2],
+		"RATELIMITD_DYNAMIC_METADATA=true", // it tells which answers are degraded
+		"RATELIMITD_DRAIN_DELAY=0s",
+	}
+	for _, s := range settings {
+		r.env = append(r.env, "RATELIMITD_"+s)
+	}
+	r.start(t)
+	t.Cleanup(func() {
+		r.kill()
+		if t.Failed() {
+			t.Logf("log of ratelimitd:\n%s", r.log.tail(20))
+		}
+	})
+	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	r.asks = ratelimitv3.NewRateLimitServiceClient(conn)
+	return r
+}
+
+// start starts the process, again if it has ended, and waits until it is ready.
+func (r *replica) start(t *testing.T) {
+	t.Helper()
+	r.ended = make(chan struct{})
+	r.cmd = exec.Command(ratelimitdPath, "serve")
+	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr = r.env, r.log, r.log
+	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	started := make(chan error, 1)
+	go func(ended chan struct{}) {
+		// Pdeathsig follows the thread that started the program, so this one is kept for as long as it runs.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(ended)
+		err := r.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = r.cmd.Wait() // how it ended says nothing
+		}
+	}(r.ended)
+	if err := <-started; err != nil {
+		t.Fatalf("start ratelimitd: %v", err)
+	}
+	waitFor(t, "ratelimitd to be ready", func() bool {
+		if !r.running() {
+			t.Fatalf("ratelimitd ended:\n%s", r.log.tail(20))
+		}
+		return r.health() == http.StatusOK
+	})
+}
+
+func (r *replica) running() bool {
+	select {
+	case <-r.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the process at once.
+func (r *replica) kill() {
+	if r.running() {
+		_ = r.cmd.Process.Kill() // it may have ended just now
+	}
+	<-r.ended
+}
+
+// health returns the status of the health check, 0 when nobody answers.
+func (r *replica) health() int {
+	resp, err := http.Get("http://" + r.http + "/healthcheck")
+	if err != nil {
+		return 0
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+// journal keeps what a program writes. Safe for concurrent use.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+// Write appends to the journal.
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.text.Len() > 1<<20 { // a soak is long
+		j.text.Reset()
+	}
+	return j.text.Write(p)
+}
+
+// tail returns the last n lines.
+func (j *journal) tail(n int) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	lines := strings.Split(strings.TrimSuffix(j.text.String(), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// freeAddresses returns different loopback addresses that nothing listens on.
+func freeAddresses(t *testing.T, n int) []string {
+	t.Helper()
+	addresses := make([]string, n)
+	for i := range addresses {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatalf("find a free port: %v", err)
+		}
+		defer l.Close() // all are held until all are found
+		addresses[i] = l.Addr().String()
+	}
+	return addresses
+}
+
+// waitFor waits until the condition holds.
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	t.Fatalf("waited %v in vain for %s", patience, what)
+}

@@ -1,0 +1,82 @@
+package faults
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// glance is how often a witness looks.
+	glance = 10 * time.Millisecond
+
+	// stalled is what a look takes on a machine that is too busy for promises in milliseconds.
+	stalled = storeTimeout / 4
+)
+
+// witness notes when the machine itself was too busy, which is a fault that nobody ordered: then looks that need neither the way
+// to Redis nor ratelimitd's use of it are slow. Without it a busy machine would look like a fault of ratelimitd.
+type witness struct {
+	halt chan struct{}
+	done sync.WaitGroup
+
+	mu     sync.Mutex
+	stalls []span // guarded by mu
+}
+
+// watch begins to look at Redis servers directly, and at replicas with a request that meets no limit.
+func watch(t *testing.T, servers []*redis.Client, replicas []*replica) *witness {
+	t.Helper()
+	w := &witness{halt: make(chan struct{})}
+	for _, server := range servers {
+		w.look(func(ctx context.Context) { _ = server.Ping(ctx).Err() }) // one that is away fails at once
+	}
+	for _, r := range replicas {
+		w.look(func(ctx context.Context) {
+			_, _ = r.asks.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "nobody", Descriptors: request("").GetDescriptors()})
+		})
+	}
+	t.Cleanup(func() { w.stop() })
+	return w
+}
+
+// look looks again and again, and notes what took too long, the pause included.
+func (w *witness) look(at func(context.Context)) {
+	w.done.Go(func() {
+		timer := time.NewTicker(glance)
+		defer timer.Stop()
+		began := now()
+		for {
+			select {
+			case <-w.halt:
+				return
+			case <-timer.C:
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), give)
+			at(ctx)
+			cancel()
+			ended := now()
+			if ended.since(began) > glance+stalled {
+				w.mu.Lock()
+				w.stalls = append(w.stalls, span{began, ended})
+				w.mu.Unlock()
+			}
+			began = ended
+		}
+	})
+}
+
+// stop ends the looking and returns when the machine was too busy, in spans that are apart.
+func (w *witness) stop() []span {
+	select {
+	case <-w.halt:
+	default:
+		close(w.halt)
+	}
+	w.done.Wait()
+	return apart(w.stalls)
+}
