@@ -87,6 +87,10 @@ func TestTheCommandLine(t *testing.T) {
 			"RATELIMITD_POLICYS: is not a setting; did you mean RATELIMITD_POLICIES?\n--polcies: is not a flag; did you mean --policies?\n" +
 				"RATELIMITD_STORE: \"rediss\" is not one of memory, redis; did you mean redis?\n--log-format: \"xml\" is not one of text, json\n",
 		},
+		{
+			"serve with admin pages for everybody", nil, []string{"serve", "--admin-address=0.0.0.0:0"}, 1, "",
+			`^admin_address: 0\.0\.0\.0:0 is not on loopback, so anybody could see the admin pages [^\n]+\n$`,
+		},
 		{"serve with an argument", nil, []string{"serve", "now"}, 1, "", "command line: unexpected now\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

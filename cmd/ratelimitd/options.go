@@ -72,6 +72,8 @@ func (m *Main) adminOptions(policies *reload.Loader, ready *readiness, metrics p
 			return web.Policies{Rules: s.Rules, Since: s.Since, Err: s.Err, Failed: s.Failed}
 		},
 		Metrics:  metrics,
+		Token:    m.Settings.AdminToken.Reveal(),
+		Secured:  m.Settings.AdminTLSClientCAFile != "",
 		Settings: adminSettings(m.Settings),
 		LogLevel: &m.level,
 		Log:      m.log,

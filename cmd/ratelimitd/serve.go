@@ -85,6 +85,9 @@ func (m *Main) Run(ctx context.Context) error {
 		http: web.NewServer(closing(ready, web.Public(m.publicOptions(rateLimit, ready, registry))), m.log),
 	}
 	if sockets.admin != nil {
+		if sockets.admin, err = adminListener(sockets.admin, m.Settings); err != nil {
+			return err
+		}
 		servers.admin = web.NewAdminServer(web.Admin(m.adminOptions(policies, ready, registry)), m.log)
 	}
 
@@ -119,9 +122,6 @@ func (m *Main) announce(sockets *listeners) {
 	if sockets.admin != nil {
 		at.Admin = sockets.admin.Addr()
 		attributes = append(attributes, "admin", at.Admin)
-		if tcp, ok := at.Admin.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
-			m.log.Warn("the admin pages ask for no password and are not on loopback", "admin_address", at.Admin)
-		}
 	}
 	m.log.Info("listening", attributes...)
 	if m.OnListen != nil {

@@ -27,7 +27,8 @@ type Certificates struct {
 	Client *tls.Config
 }
 
-func newCertificates(t testing.TB, dir string) *Certificates {
+// NewCertificates makes a CA and what it signs, in files in a directory.
+func NewCertificates(t testing.TB, dir string) *Certificates {
 	t.Helper()
 	caKey, caTemplate := newKey(t), template("redistest CA")
 	caTemplate.IsCA, caTemplate.BasicConstraintsValid = true, true

@@ -65,7 +65,7 @@ func start(t testing.TB, dir string, options Options, configure func(extraPort i
 	t.Helper()
 	s := &Server{options: options, process: &process{binary: binary(t)}}
 	if options.TLS {
-		s.Certificates = newCertificates(t, dir)
+		s.Certificates = NewCertificates(t, dir)
 	}
 	t.Cleanup(s.process.kill)
 	const tries = 10 // a port that was free may be taken by the time redis binds it

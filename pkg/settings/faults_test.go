@@ -134,6 +134,36 @@ redis_tls_cert_file: no.pem: no such file or directory`,
 			`redis_password_file: no.txt: no such file or directory`,
 		},
 		{
+			"admin pages for everybody", "admin_address: :6070\n", nil, nil,
+			`admin_address: :6070 is not on loopback, so anybody could see the admin pages and profile the program; set admin_token, admin_token_file, or admin_tls_client_ca_file with admin_tls_cert_file and admin_tls_key_file, or an address like 127.0.0.1:6070`,
+		},
+		{
+			"admin pages with a certificate, for everybody", "admin_tls_cert_file: c.pem\n", []string{"RATELIMITD_ADMIN_ADDRESS=10.0.0.1:6070"}, nil,
+			`admin_tls_cert_file, admin_tls_key_file: go together; set both or none
+admin_tls_cert_file: c.pem: no such file or directory`,
+		},
+		{
+			"who may see the admin pages, without TLS", "admin_tls_client_ca_file: ca.pem\n", nil, nil,
+			`admin_tls_client_ca_file: needs admin_tls_cert_file and admin_tls_key_file
+admin_tls_client_ca_file: ca.pem: no such file or directory`,
+		},
+		{
+			"two tokens", "admin_token: correct-horse-battery\nadmin_token_file: no.txt\n", nil, nil,
+			`admin_token, admin_token_file: are two tokens; set one of them`,
+		},
+		{
+			"no token file", "admin_token_file: no.txt\n", nil, []string{"--admin-address=[::]:6070"},
+			`admin_token_file: no.txt: no such file or directory`,
+		},
+		{
+			"a short token", "admin_token: hunter2\n", nil, nil,
+			`admin_token: is no token; write at least 16 characters of printable ASCII without spaces, as openssl rand -hex 32 makes them`,
+		},
+		{
+			"a token file with something else", "admin_token_file: config/ratelimitd.yaml\n", nil, nil,
+			`admin_token: is no token; write at least 16 characters of printable ASCII without spaces, as openssl rand -hex 32 makes them`,
+		},
+		{
 			"all at once", "stor: redis\nbody: maybe\n", []string{"RATELIMITD_STOER=redis"}, []string{"--stroe=redis", "--log-format=xml"},
 			`config/ratelimitd.yaml:1: "stor" is not a setting; did you mean store?
 RATELIMITD_STOER: is not a setting; did you mean RATELIMITD_STORE?
@@ -163,5 +193,26 @@ func TestAFileThatCannotBeRead(t *testing.T) {
 	_, err := Load(Source{Flags: newFlags()})
 	if want := "config/ratelimitd.yaml: is a directory"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestAdminAddressesThatAreFine need nothing else, or what is set.
+func TestAdminAddressesThatAreFine(t *testing.T) {
+	const token = "RATELIMITD_ADMIN_TOKEN=correct-horse-battery"
+	for _, test := range []struct {
+		address string
+		env     []string
+	}{
+		{"127.0.0.1:6070", nil},
+		{"127.8.8.8:0", nil},
+		{"[::1]:6070", nil},
+		{"localhost:6070", nil},
+		{"off", nil},
+		{":6070", []string{token}},
+		{"admin.internal:6070", []string{token}},
+	} {
+		if _, err := load(t, "", test.env, "--admin-address="+test.address); err != nil {
+			t.Errorf("%s: %v", test.address, err)
+		}
 	}
 }

@@ -14,6 +14,11 @@ type Settings struct {
 	GRPCAddress            Address
 	HTTPAddress            Address
 	AdminAddress           Address
+	AdminToken             Secret
+	AdminTokenFile         string
+	AdminTLSCertFile       string
+	AdminTLSKeyFile        string
+	AdminTLSClientCAFile   string
 	GRPCMaxMessage         Size
 	GRPCConnectionAge      time.Duration
 	GRPCConnectionAgeGrace time.Duration

@@ -74,6 +74,7 @@ func policyRows(s *Settings) []Setting {
 	}
 }
 
+// listenRows are those of the listeners. Long because they are a table.
 func listenRows(s *Settings) []Setting {
 	return []Setting{
 		{
@@ -86,7 +87,30 @@ func listenRows(s *Settings) []Setting {
 		},
 		{
 			Name: "admin_address", target: &s.AdminAddress, Default: "127.0.0.1:6070", Choices: []string{string(Off)},
-			Doc: "Where the admin pages listen: rules, settings, log level, pprof. They ask nobody for a password, so keep them on loopback.",
+			Doc: "Where the admin pages listen: rules, settings, log level, pprof. Anywhere but on loopback they need a token or " +
+				"admin_tls_client_ca_file, or the program does not start.",
+		},
+		{
+			Name: "admin_token", target: &s.AdminToken,
+			Doc: "A token of at least 16 characters, which all requests of the admin pages must carry then, as Authorization: Bearer TOKEN. " +
+				"Who can listen on the way learns it, but for TLS. Everybody on the machine can see flags: set it elsewhere.",
+		},
+		{
+			Name: "admin_token_file", target: &s.AdminTokenFile,
+			Doc: "A file that holds the token, as a mounted Secret does. Read at the start.",
+		},
+		{
+			Name: "admin_tls_cert_file", target: &s.AdminTLSCertFile,
+			Doc: "A PEM file with the certificate of the admin pages, which are then served over TLS. The files of admin_tls_… are read " +
+				"again for each connection.",
+		},
+		{
+			Name: "admin_tls_key_file", target: &s.AdminTLSKeyFile,
+			Doc: "A PEM file with the key of admin_tls_cert_file.",
+		},
+		{
+			Name: "admin_tls_client_ca_file", target: &s.AdminTLSClientCAFile,
+			Doc: "A PEM file with the authorities of which one must have signed the certificate that a client of the admin pages shows. Empty asks for none.",
 		},
 		{
 			Name: "grpc_max_message", target: &s.GRPCMaxMessage, Default: "16MiB", Min: "1KiB", Max: "1GiB",

@@ -1,19 +1,24 @@
 package settings
 
 import (
+	"net"
+	"net/netip"
 	"os"
 	"strings"
 )
 
 // checkTogether finds faults that no setting has on its own, and reads the
-// file of the password.
+// files of the password and of the token.
 func (s *Settings) checkTogether(faults *ErrorList) {
 	s.readPassword(faults)
+	s.readToken(faults)
+	s.checkAdmin(faults)
 	if (s.RedisTLSCertFile == "") != (s.RedisTLSKeyFile == "") {
 		faults.add("redis_tls_cert_file, redis_tls_key_file", "go together; set both or none")
 	}
 	for _, file := range [...]struct{ name, path string }{
 		{"redis_tls_ca_file", s.RedisTLSCAFile}, {"redis_tls_cert_file", s.RedisTLSCertFile}, {"redis_tls_key_file", s.RedisTLSKeyFile},
+		{"admin_tls_cert_file", s.AdminTLSCertFile}, {"admin_tls_key_file", s.AdminTLSKeyFile}, {"admin_tls_client_ca_file", s.AdminTLSClientCAFile},
 	} {
 		if file.path == "" {
 			continue
@@ -25,17 +30,61 @@ func (s *Settings) checkTogether(faults *ErrorList) {
 }
 
 func (s *Settings) readPassword(faults *ErrorList) {
-	if s.RedisPasswordFile == "" {
+	readSecret(&s.RedisPassword, s.RedisPasswordFile, "redis_password", "passwords", faults)
+}
+
+// readSecret reads a secret from its file, if it has one.
+func readSecret(secret *Secret, file, name, what string, faults *ErrorList) {
+	if file == "" {
 		return
 	}
-	if s.RedisPassword != "" {
-		faults.add("redis_password, redis_password_file", "are two passwords; set one of them")
+	if *secret != "" {
+		faults.add(name+", "+name+"_file", "are two "+what+"; set one of them")
 		return
 	}
-	text, err := os.ReadFile(s.RedisPasswordFile)
+	text, err := os.ReadFile(file)
 	if err != nil {
-		faults.add("redis_password_file", s.RedisPasswordFile+": "+plain(err))
+		faults.add(name+"_file", file+": "+plain(err))
 		return
 	}
-	s.RedisPassword = Secret(strings.TrimRight(string(text), "\r\n"))
+	*secret = Secret(strings.TrimRight(string(text), "\r\n"))
+}
+
+// leastToken is the length of the shortest token that nobody guesses.
+const leastToken = 16
+
+func (s *Settings) readToken(faults *ErrorList) {
+	before := len(faults.Errors)
+	readSecret(&s.AdminToken, s.AdminTokenFile, "admin_token", "tokens", faults)
+	if len(faults.Errors) > before || s.AdminToken == "" && s.AdminTokenFile == "" {
+		return
+	}
+	token := s.AdminToken.Reveal()
+	if len(token) < leastToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		faults.add("admin_token", "is no token; write at least 16 characters of printable ASCII without spaces, as openssl rand -hex 32 makes them")
+	}
+}
+
+// checkAdmin finds admin pages that anybody could see.
+func (s *Settings) checkAdmin(faults *ErrorList) {
+	switch {
+	case (s.AdminTLSCertFile == "") != (s.AdminTLSKeyFile == ""):
+		faults.add("admin_tls_cert_file, admin_tls_key_file", "go together; set both or none")
+	case s.AdminTLSClientCAFile != "" && s.AdminTLSCertFile == "":
+		faults.add("admin_tls_client_ca_file", "needs admin_tls_cert_file and admin_tls_key_file")
+	case s.AdminToken == "" && s.AdminTokenFile == "" && s.AdminTLSClientCAFile == "" && !s.AdminAddress.isLoopback():
+		faults.add("admin_address", string(s.AdminAddress)+" is not on loopback, so anybody could see the admin pages and profile the program; set "+
+			"admin_token, admin_token_file, or admin_tls_client_ca_file with admin_tls_cert_file and admin_tls_key_file, or an address like 127.0.0.1:6070")
+	}
+}
+
+// isLoopback reports whether only this machine reaches the address. What
+// listens nowhere is reached by nobody.
+func (a Address) isLoopback() bool {
+	host, _, err := net.SplitHostPort(string(a))
+	if err != nil || host == "localhost" {
+		return true // no address is a fault by itself
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
 }

@@ -24,6 +24,15 @@ type AdminOptions struct {
 	Policies func() Policies
 	Metrics  prometheus.Gatherer
 
+	// Token, if not empty, is what every request has to carry as
+	// "Authorization: Bearer" token.
+	Token string
+
+	// Secured says that the listener lets in only those who may see the pages,
+	// as one that asks clients for certificates does. If it is false and there
+	// is no Token, the listener must be on loopback.
+	Secured bool
+
 	// Settings are shown as they are: secrets must be masked.
 	Settings []Setting
 
@@ -59,8 +68,8 @@ var adminPages = [...]struct{ path, about string }{
 	{"/debug/pprof/", "profiles of the running program"},
 }
 
-// Admin returns the pages for operators. They ask for no password and must be
-// served on loopback only.
+// Admin returns the pages for operators, none of them open to others: see the
+// options Token and Secured.
 func Admin(o AdminOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", index)
@@ -75,7 +84,7 @@ func Admin(o AdminOptions) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return mux
+	return guard(o.Token, o.Secured, mux)
 }
 
 func index(w http.ResponseWriter, _ *http.Request) {

@@ -52,7 +52,9 @@ func newAdmin(t *testing.T) (*AdminOptions, *Policies) {
 
 func get(o *AdminOptions, method, path, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	Admin(*o).ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Host = "localhost:6070"
+	Admin(*o).ServeHTTP(w, r)
 	return w
 }
 
