@@ -53,6 +53,7 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 			SkipVerify: s.RedisTLSSkipVerify,
 		},
 		DialTimeout: s.RedisDialTimeout,
+		Budget:      s.StoreTimeout,
 		PoolSize:    s.RedisPoolSize,
 		Registerer:  registry,
 		Log:         log,

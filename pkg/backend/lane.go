@@ -32,6 +32,7 @@ const (
 // waits, and leaves as one batch as soon as an earlier one is back.
 type lane struct {
 	run     func(batch []*errand)
+	breaker *breaker
 	errands sync.Pool // *errand, for newErrand
 
 	mu      sync.Mutex // protects what follows
@@ -50,7 +51,7 @@ type lane struct {
 func (l *lane) enter() (began time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.waiting) > 0 || !l.start() {
+	if len(l.waiting) > 0 || l.breaker.refusal() != nil || !l.start() {
 		return time.Time{}, false
 	}
 	return l.left, true
@@ -92,20 +93,23 @@ func (l *lane) learn(began time.Time) {
 	}
 }
 
-// add has an errand run with the next batch. It reports false when too much
-// waits already.
-func (l *lane) add(e *errand) bool {
+// add has an errand run with the next batch. It fails when too much waits
+// already, or the breaker is open.
+func (l *lane) add(e *errand) error {
+	if err := l.breaker.refusal(); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.asks > 0 && l.asks+len(e.asks) > maxWaiting {
-		return false
+		return errQueueFull
 	}
 	l.waiting = append(l.waiting, e)
 	l.asks += len(e.asks)
 	if l.start() {
 		go l.serve()
 	}
-	return true
+	return nil
 }
 
 // serve runs batches until nothing waits.

@@ -52,10 +52,10 @@ func (l *laneLog) ask(ctx context.Context, hits int64) string {
 	e.add(&algorithm.Ask{Key: []byte("k"), Hits: hits}, 0)
 	e.seal()
 	var out [1]algorithm.Decision
-	if l.add(e) {
+	if err := l.add(e); err == nil {
 		e.wait(out[:])
 	} else {
-		e.refuse(out[:], errQueueFull)
+		e.refuse(out[:], err)
 		e.free()
 	}
 	if errors.Is(out[0].Err, ErrTimeout) {
@@ -196,7 +196,7 @@ func TestLaneIsBounded(t *testing.T) {
 				e.add(&algorithm.Ask{}, 0)
 			}
 			e.seal()
-			if !l.add(e) {
+			if l.add(e) != nil {
 				refused++
 				e.free()
 				return

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
@@ -12,16 +13,23 @@ func (r *Redis) lane(address string) *lane {
 	if l, ok := r.lanes.Load(address); ok {
 		return l.(*lane)
 	}
-	l, _ := r.lanes.LoadOrStore(address, &lane{run: r.runErrands})
+	b := newBreaker(address, r.budget, r.metrics.transitions, r.log)
+	l, _ := r.lanes.LoadOrStore(address, &lane{run: r.runErrands, breaker: b})
 	return l.(*lane)
 }
 
 // laneOf returns the lane to the node of a Cluster that holds a key, as far as
 // is known.
 func (r *Redis) laneOf(ctx context.Context, key []byte) *lane {
+	nowhere := r.lane("") // where they will learn why
+	if nowhere.breaker.refusal() != nil {
+		return nowhere
+	}
+	began := time.Now()
 	node, err := r.cluster.MasterForKey(ctx, string(key))
+	nowhere.breaker.note(err, began)
 	if err != nil {
-		return r.lane("") // where they will learn why
+		return nowhere
 	}
 	return r.lane(node.Options().Addr)
 }
@@ -33,7 +41,7 @@ func (r *Redis) decideTogether(ctx context.Context, l *lane, asks []algorithm.As
 		defer l.leave(began)
 		c := r.newCall()
 		c.asks = append(c.asks, asks...)
-		r.run(ctx, []*scriptCall{c})
+		r.run(ctx, l.breaker, []*scriptCall{c})
 		copy(out, c.out)
 		r.free(c)
 		return
@@ -46,8 +54,8 @@ func (r *Redis) decideTogether(ctx context.Context, l *lane, asks []algorithm.As
 		}
 	}
 	e.seal()
-	if !l.add(e) {
-		fail(out, errQueueFull)
+	if err := l.add(e); err != nil {
+		fail(out, err)
 		e.free()
 		return
 	}
@@ -80,7 +88,7 @@ func (r *Redis) runErrands(batch []*errand) {
 			calls.of(r, e.slot(i)).add(&e.asks[i], group, &e.out[i])
 		}
 	}
-	r.run(contextUntil(endOf(batch)), calls.all)
+	r.run(contextUntil(endOf(batch)), batch[0].lane.breaker, calls.all)
 	for _, c := range calls.all {
 		c.deliver()
 		r.free(c)

@@ -3,6 +3,7 @@ package backend
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/sony/gobreaker/v2"
 )
 
 // durationBuckets reach from a decision in memory to a time-out, in seconds.
@@ -62,6 +63,30 @@ type redisMetrics struct {
 	up                              prometheus.Gauge
 	calls, asks                     prometheus.Counter
 	scriptLoads, undone, undoFailed prometheus.Counter
+	transitions                     transitions
+}
+
+// transitions count the new states of circuit breakers.
+type transitions map[gobreaker.State]prometheus.Counter
+
+func newTransitions(reg prometheus.Registerer) transitions {
+	vec := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
+		Name: "ratelimitd_redis_breaker_transitions_total",
+		Help: "Times that the circuit breaker of a Redis server went over to a state.",
+	}, []string{"to"})
+	return transitions{
+		gobreaker.StateClosed:   vec.WithLabelValues("closed"),
+		gobreaker.StateHalfOpen: vec.WithLabelValues("half_open"),
+		gobreaker.StateOpen:     vec.WithLabelValues("open"),
+	}
+}
+
+// showBreakers shows how many breakers are shut.
+func showBreakers(reg prometheus.Registerer, shut func() int) {
+	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "ratelimitd_redis_breakers_open",
+		Help: "Redis servers that are left alone, but for a few probes, since calls to them failed.",
+	}, func() float64 { return float64(shut()) })
 }
 
 func newRedisMetrics(reg prometheus.Registerer) *redisMetrics {
@@ -79,6 +104,7 @@ func newRedisMetrics(reg prometheus.Registerer) *redisMetrics {
 		asks:        counter("ratelimitd_redis_asks_total", "Keys asked for in those calls: the more for each call, the more was merged."),
 		scriptLoads: counter("ratelimitd_redis_script_loads_total", "Calls that carried the script's text because Redis did not hold it."),
 		undone:      counter("ratelimitd_redis_undone_total", "Charges given back because another hash slot of the Cluster denied the same request."),
+		transitions: newTransitions(reg),
 		undoFailed:  counter("ratelimitd_redis_undo_failed_total", "Charges that could not be given back, or not surely."),
 	}
 }

@@ -27,6 +27,11 @@ type RedisOptions struct {
 	// ReadTimeout for writes.
 	DialTimeout, ReadTimeout, WriteTimeout time.Duration
 
+	// Budget is what a call may take before it counts as failed: servers whose
+	// calls fail one after another are left alone for a moment. 0 is
+	// DefaultTimeout.
+	Budget time.Duration
+
 	// PoolSize is how many connections there are at most, to each node of a
 	// Cluster; 0 is DefaultPoolSize.
 	PoolSize int
@@ -57,6 +62,7 @@ type Redis struct {
 	undos   chan struct{}
 	undoing sync.WaitGroup
 	timeout time.Duration
+	budget  time.Duration
 	metrics *redisMetrics
 	failing *sparingLog
 	health  *health
@@ -88,10 +94,12 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 		log:     o.Log.With("redis", o.Server.String()),
 		undos:   make(chan struct{}, maxUndos),
 		timeout: o.ReadTimeout,
+		budget:  o.Budget,
 		metrics: newRedisMetrics(o.Registerer),
 		failing: newSparingLog(o.Log, time.Second),
 	}
 	r.cluster, _ = client.(*redis.ClusterClient)
+	showBreakers(o.Registerer, r.breakersShut)
 	r.health = watch(r.connect, r.metrics.up, r.log)
 	return r, nil
 }
@@ -105,6 +113,7 @@ func (o RedisOptions) withDefaults() RedisOptions {
 	set(&o.DialTimeout, DefaultDialTimeout)
 	set(&o.ReadTimeout, DefaultReadTimeout)
 	set(&o.WriteTimeout, o.ReadTimeout)
+	set(&o.Budget, DefaultTimeout)
 	if o.PoolSize <= 0 {
 		o.PoolSize = DefaultPoolSize
 	}

@@ -23,6 +23,8 @@ type scriptCall struct {
 	args []any
 	cmd  once
 	err  error // nil: out is decided, each decision for itself
+
+	innocent bool // err says nothing of the server's health
 }
 
 // bulk is an argument of a command. A pointer to it is one that the client
@@ -94,8 +96,22 @@ func (c *scriptCall) command(ctx context.Context, sha string, withText bool) red
 }
 
 // run runs the calls at the same time, each on the server that holds its keys,
-// and fills their out.
-func (r *Redis) run(ctx context.Context, calls []*scriptCall) {
+// and fills their out. A breaker that is open refuses them.
+func (r *Redis) run(ctx context.Context, b *breaker, calls []*scriptCall) {
+	err := b.do(func() error {
+		r.runNow(ctx, calls)
+		return verdict(calls)
+	})
+	if err == nil {
+		return
+	}
+	for _, c := range calls {
+		c.out, c.err = append(c.out[:0], make([]algorithm.Decision, len(c.asks))...), err
+		fail(c.out, err)
+	}
+}
+
+func (r *Redis) runNow(ctx context.Context, calls []*scriptCall) {
 	clock := time.Now().UnixMicro()
 	for _, c := range calls {
 		c.prepare(clock)
@@ -195,16 +211,16 @@ func (r *Redis) outcome(c *scriptCall) remedy {
 		}
 		err = fmt.Errorf("%w: %w", ErrLost, err)
 		fail(c.out, err)
-		c.err = err
+		c.err, c.innocent = err, true
 		return giveUp
 	}
-	reason, remedy := diagnose(err)
-	fail(c.out, reason)
-	c.err = reason
-	if r.cluster != nil && remedy != loadIt {
+	d := diagnose(err)
+	fail(c.out, d.err)
+	c.err, c.innocent = d.err, d.innocent
+	if r.cluster != nil && d.remedy != loadIt {
 		r.cluster.ReloadState(context.Background()) // the node may have been replaced
 	}
-	return remedy
+	return d.remedy
 }
 
 // askAgainByClock asks once more for the requests whose calendar windows did

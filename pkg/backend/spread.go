@@ -110,12 +110,12 @@ func (s *split) run(out []algorithm.Decision) {
 	}
 	there := s.errands[:0]
 	for _, e := range s.errands {
-		if e.lane.add(e) {
-			there = append(there, e)
-		} else {
-			e.refuse(out, errQueueFull)
+		if err := e.lane.add(e); err != nil {
+			e.refuse(out, err)
 			e.free()
+			continue
 		}
+		there = append(there, e)
 	}
 	for _, e := range there {
 		e.wait(out)
