@@ -82,7 +82,7 @@ func BenchmarkCompile(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Compile([]File{{"a.yaml", text}}, Options{}); err != nil {
+		if _, err := Compile([]File{{Name: "a.yaml", Text: text}}, Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"slices"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
@@ -12,6 +14,12 @@ import (
 type File struct {
 	Name string
 	Text []byte
+
+	// Root is a policy that did not come as YAML: the mapping that a document
+	// of a file would have, without aliases. Text is then not read, but must
+	// differ where Root does, for the revision. Errors show the name and the
+	// path in place of a line.
+	Root *yaml.Node
 }
 
 // Options are what the files do not say themselves.

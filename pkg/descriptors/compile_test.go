@@ -29,7 +29,7 @@ func TestCountingOfADomain(t *testing.T) {
 		{"domain: t\ncounting: reference", Options{}, algorithm.Reference},
 		{"domain: t\n---\ndomain: t\ncounting: reference\n---\ndomain: t", Options{}, algorithm.Reference},
 	} {
-		rules, err := Compile([]File{{"a.yaml", []byte(row.text)}}, row.options)
+		rules, err := Compile([]File{{Name: "a.yaml", Text: []byte(row.text)}}, row.options)
 		if err != nil {
 			t.Error(err)
 		} else if got := rules.Domains()[0].Counting; got != row.want {
@@ -73,7 +73,7 @@ func TestLimitsAreNumbered(t *testing.T) {
 
 func TestRevision(t *testing.T) {
 	revision := func(name, text string) string {
-		rules, err := Compile([]File{{name, []byte(text)}}, Options{})
+		rules, err := Compile([]File{{Name: name, Text: []byte(text)}}, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +99,7 @@ func TestFilesAreBounded(t *testing.T) {
 		{"errors", "domain: t\ndescriptors:\n" + strings.Repeat("  - {kee: a}\n", 5000), "and 4000 more errors"},
 	} {
 		start := time.Now()
-		_, err := Compile([]File{{"a.yaml", []byte(row.text)}}, Options{})
+		_, err := Compile([]File{{Name: "a.yaml", Text: []byte(row.text)}}, Options{})
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: got %.200v, want %q", row.what, err, row.want)
 		}
@@ -118,7 +118,7 @@ func manyFields(n int) string {
 }
 
 func TestErrorListUnwraps(t *testing.T) {
-	_, err := Compile([]File{{"a.yaml", []byte("domain: t\nx: 1\n")}}, Options{})
+	_, err := Compile([]File{{Name: "a.yaml", Text: []byte("domain: t\nx: 1\n")}}, Options{})
 	var one *Error
 	if !errors.As(err, &one) || one.File != "a.yaml" || one.Line != 2 || one.Column != 1 || one.Path != "x" {
 		t.Errorf("got %+v", one)

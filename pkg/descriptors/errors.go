@@ -12,7 +12,8 @@ type Error struct {
 	File string
 
 	// Line and Column count from 1. Column is 0 where only the line is known,
-	// Line where the fault is that of the whole file.
+	// Line where the fault is that of the whole file, or the policy is none
+	// of lines.
 	Line, Column int
 
 	// Path leads to the field, as in descriptors[0].rate_limit.unit; empty at
@@ -89,7 +90,9 @@ type faults struct {
 
 func (f *faults) add(e Error) {
 	same := e
-	same.Path = ""
+	if e.Line != 0 {
+		same.Path = ""
+	}
 	switch {
 	case f.seen[same]:
 	case f.full():

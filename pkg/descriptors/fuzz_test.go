@@ -20,7 +20,7 @@ func FuzzPolicy(f *testing.F) {
 		if len(text) > 1<<16 {
 			return
 		}
-		files := []File{{"fuzz.yaml", text}}
+		files := []File{{Name: "fuzz.yaml", Text: text}}
 		rules, err := Compile(files, Options{})
 		if err != nil {
 			checkErrors(t, err)

@@ -126,7 +126,7 @@ descriptors:
 // TestIdentityOfALimit says what starts a count anew and what does not.
 func TestIdentityOfALimit(t *testing.T) {
 	key := func(file, text string) string {
-		rules, err := Compile([]File{{file, []byte(text)}}, Options{})
+		rules, err := Compile([]File{{Name: file, Text: []byte(text)}}, Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -122,7 +122,7 @@ func TestManyMissingNames(t *testing.T) {
 	for i := range 900 {
 		fmt.Fprintf(&text, "  - {key: k%d, rate_limit: {unit: hour, requests_per_unit: 1, name: name%d, replaces: [{name: nome%d}]}}\n", i, i, i)
 	}
-	_, err := Compile([]File{{"a.yaml", []byte(text.String())}}, Options{})
+	_, err := Compile([]File{{Name: "a.yaml", Text: []byte(text.String())}}, Options{})
 	if err == nil {
 		t.Fatal("no error")
 	}

@@ -76,7 +76,8 @@ type Rule struct {
 	// Metadata goes with the answer; nil is none. Nobody may change it.
 	Metadata *structpb.Struct
 
-	// File and Line say where the rule stands.
+	// File and Line say where the rule stands. Line is 0 in a policy that did
+	// not come as text.
 	File string
 	Line int
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -56,11 +57,16 @@ func (s *source) spend(n int, at *value) bool {
 	return s.visits >= 0
 }
 
-// readSource parses a file and returns the root of each of its documents.
+// readSource parses a file, unless it is parsed already, and returns the root
+// of each of its documents.
 // Empty documents are left out, but a file with nothing else is a fault: it is
 // more likely half written than meant.
 func readSource(file File, f *faults) []*value {
 	src := &source{file: file.Name, faults: f, visits: len(file.Text) + maxExpansion}
+	if file.Root != nil {
+		src.visits = math.MaxInt // without aliases nothing is read twice
+		return []*value{newRoot(src, file.Root)}
+	}
 	text := bytes.TrimPrefix(file.Text, []byte("\ufeff"))
 	switch {
 	case len(file.Text) > MaxFileSize:

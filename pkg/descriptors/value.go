@@ -113,6 +113,9 @@ func (v *value) missing(format string, args ...any) {
 // place is where the value is used, for an error about another one.
 func (v *value) place() string {
 	e := Error{File: v.src.file, Line: v.site.Line, Column: v.site.Column}
+	if e.Line == 0 {
+		return e.File + ": " + v.path()
+	}
 	return e.place()
 }
 

@@ -30,7 +30,7 @@ type (
 		Replaces  []string    `json:"replaces,omitempty"`
 		Limits    []limitView `json:"limits,omitempty"`
 		File      string      `json:"file"`
-		Line      int         `json:"line"`
+		Line      int         `json:"line,omitempty"` // 0: not from a text
 	}
 	pathView struct {
 		Key            string `json:"key"`
@@ -102,7 +102,7 @@ func (o *AdminOptions) rules(w http.ResponseWriter, _ *http.Request) {
 	p := o.Policies()
 	var b strings.Builder
 	if p.Err != nil {
-		fmt.Fprintf(&b, "THE NEWEST POLICY FILES ARE NOT IN FORCE, since %s:\n%v\n\n", p.Failed.UTC().Format(time.RFC3339), p.Err)
+		fmt.Fprintf(&b, "THE NEWEST POLICIES ARE NOT IN FORCE, since %s:\n%v\n\n", p.Failed.UTC().Format(time.RFC3339), p.Err)
 	}
 	if p.Rules == nil {
 		writeText(w, http.StatusServiceUnavailable, b.String()+"no rules are in force\n")
@@ -114,7 +114,7 @@ func (o *AdminOptions) rules(w http.ResponseWriter, _ *http.Request) {
 	for _, domain := range view.Domains {
 		fmt.Fprintf(table, "\ndomain %s, counting %s\n", domain.Domain, domain.Counting)
 		for i, rule := range domain.Rules {
-			where := fmt.Sprintf("%s:%d", rule.File, rule.Line)
+			where := rule.place()
 			for _, limit := range rule.Limits {
 				fmt.Fprintf(table, "  %s\t%s\t%s\n", rule.path(), limit.text(), where)
 			}
@@ -138,6 +138,14 @@ func (r *ruleView) withoutLimits(isInner bool) string {
 		return "no limit of its own"
 	}
 	return "no limit"
+}
+
+// place is where a rule is written.
+func (r *ruleView) place() string {
+	if r.Line == 0 {
+		return printable(r.File)
+	}
+	return fmt.Sprintf("%s:%d", r.File, r.Line)
 }
 
 // path is a rule's path on one line.
