@@ -47,7 +47,7 @@ func (r *readiness) health() web.Health {
 		if h.Reason != "" {
 			h.Reason += "\n"
 		}
-		h.Reason += "degraded: the last change of the policy files was refused; the rules from before stay in force:\n" + policies.Err.Error()
+		h.Reason += "degraded: the last change of the policies was refused; the rules from before stay in force:\n" + policies.Err.Error()
 	}
 	return h
 }

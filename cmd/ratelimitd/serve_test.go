@@ -123,12 +123,12 @@ func TestReload(t *testing.T) {
 	write(t, file, policy("many"))
 	eventually(t, "health says so", func() bool {
 		code, text := page(t, "GET", p.HTTP.String()+"/healthcheck", "")
-		return code == 200 && strings.HasPrefix(text, "OK\ndegraded: the last change of the policy files was refused; the rules from before stay in force:\na.yaml:2:")
+		return code == 200 && strings.HasPrefix(text, "OK\ndegraded: the last change of the policies was refused; the rules from before stay in force:\na.yaml:2:")
 	})
 	if got := limit(t, client); got != 300 {
 		t.Errorf("after a bad change the limit is %d", got)
 	}
-	if _, text := page(t, "GET", p.Admin.String()+"/rules", ""); !strings.HasPrefix(text, "THE NEWEST POLICY FILES ARE NOT IN FORCE") || !strings.Contains(text, "300 per 1h") {
+	if _, text := page(t, "GET", p.Admin.String()+"/rules", ""); !strings.HasPrefix(text, "THE NEWEST POLICIES ARE NOT IN FORCE") || !strings.Contains(text, "300 per 1h") {
 		t.Errorf("the admin page says:\n%s", text)
 	}
 	if _, text := page(t, "GET", p.HTTP.String()+"/metrics", ""); !strings.Contains(text, "ratelimitd_config_last_load_successful 0") {

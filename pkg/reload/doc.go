@@ -8,7 +8,10 @@
 // must stay the same for a moment before it is taken, so that a file which is
 // still being written is not.
 //
-// Files that do not compile change nothing: the last good rules stay in
-// force, and [Loader.Status], a metric and the log say what is wrong until the
-// files are mended.
+// Policies that stand in no file are offered to the loader, by a control plane
+// say. The rules are made of both together.
+//
+// What does not compile changes nothing: the last good rules stay in
+// force, and [Loader.Status], a metric and the log say what is wrong until it
+// is mended.
 package reload

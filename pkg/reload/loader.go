@@ -1,12 +1,11 @@
 package reload
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,7 +20,8 @@ type Options struct {
 	// Dir is the policy directory. It need not exist yet.
 	Dir string
 
-	// Files is read once in place of a directory when Dir is empty.
+	// Files is read once in place of a directory when Dir is empty. Without
+	// either, all policies come by [Loader.Offer].
 	Files fs.FS
 
 	// Compile goes to [descriptors.Compile].
@@ -42,32 +42,29 @@ type Status struct {
 	// Since is when they came into force.
 	Since time.Time
 
-	// Err is why the newest files are not in force, nil if they are.
+	// Err is why the newest policies are not in force, nil if they are.
 	Err error
 
 	// Failed is when Err was first found.
 	Failed time.Time
 }
 
-// Loader reads policy files and hands the rules on. Its methods may be called
-// from several goroutines.
+// Loader reads policy files, is offered others, and hands the rules of both
+// on. Its methods may be called from several goroutines.
 type Loader struct {
 	o       Options
 	metrics *metrics
 
-	mu     sync.Mutex  // held while files are read and compiled, which may take long
-	tried  fingerprint // of the files that status is about
-	good   fingerprint // of the files that are in force
-	seen   fingerprint // of files that differ from tried, but may still change
-	change time.Time   // when they began to differ; zero: they do not
+	mu      sync.Mutex  // held while files are read and compiled, which may take long
+	local   part        // what the directory holds
+	offered part        // what [Loader.Offer] brought
+	seen    fingerprint // of local files that are new, but may still change
+	change  time.Time   // when they began to differ; zero: they do not
 
 	// status is replaced with mu held, and read without: health is asked for
 	// while files are compiled.
 	status atomic.Pointer[Status]
 }
-
-// fingerprint is equal for equal files, and for equal errors of reading.
-type fingerprint [sha256.Size]byte
 
 // New makes a loader that has loaded nothing. It fails when the metrics are
 // registered already.
@@ -87,12 +84,26 @@ func (l *Loader) Status() Status { return *l.status.Load() }
 // Load takes the files as they are now. It does nothing if they have not
 // changed since the last time.
 func (l *Loader) Load() {
+	if l.o.Dir == "" && l.o.Files == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	files, sum, err := l.read()
-	if sum != l.tried {
-		l.take(files, sum, err)
+	if files, err := l.read(); files.sum != l.local.newest.sum {
+		l.take(&l.local, &l.offered, files, err)
 	}
+}
+
+// Offer takes policies that do not stand in files, in place of those that were
+// offered before. Together with the files they make the rules. If they do not
+// compile, the error says why, and nothing changes; none at all is fine.
+func (l *Loader) Offer(policies []descriptors.File) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if files := newSet(policies, nil); files.sum != l.offered.newest.sum {
+		l.take(&l.offered, &l.local, files, nil)
+	}
+	return l.offered.err
 }
 
 const (
@@ -109,58 +120,99 @@ const (
 func (l *Loader) check(now time.Time) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	files, sum, err := l.read()
+	files, err := l.read()
 	switch {
-	case sum == l.tried:
+	case files.sum == l.local.newest.sum:
 		l.change = time.Time{}
 		return false
 	case l.change.IsZero():
 		l.change = now
-	case sum == l.seen || now.Sub(l.change) >= patience:
-		l.take(files, sum, err)
+	case files.sum == l.seen || now.Sub(l.change) >= patience:
+		l.take(&l.local, &l.offered, files, err)
 		return false
 	}
-	l.seen = sum
+	l.seen = files.sum
 	return true
 }
 
-// take compiles files and hands the rules on, or keeps the error.
-func (l *Loader) take(files []descriptors.File, sum fingerprint, err error) {
-	l.tried, l.change = sum, time.Time{}
-	if err == nil && sum == l.good {
-		status := l.Status()
-		status.Err = nil
-		l.status.Store(&status)
-		l.o.Log.Info("policy files are again those in force", "revision", status.Rules.Revision())
-		return
+// take puts the newest files of a part in force, beside what the other one has
+// in force, or keeps the error.
+func (l *Loader) take(p, other *part, files set, err error) {
+	if p == &l.local {
+		l.change = time.Time{}
 	}
-	var rules *descriptors.Rules
+	p.newest = files
 	if err == nil {
-		rules, err = descriptors.Compile(files, l.o.Compile)
+		err = l.enforce(p, other)
 	}
 	if err != nil {
-		l.refuse(err)
-		return
+		l.refuse(p, err)
+	}
+}
+
+// enforce makes rules of the newest files of a part.
+func (l *Loader) enforce(p, other *part) error {
+	if other.err != nil && other.newest.files != nil && l.compile(p, other, other.newest) == nil {
+		return nil // what was wrong with the other part is mended too
+	}
+	if p.newest.sum == p.inForce.sum {
+		p.err = nil
+		l.report(l.Status().Rules, l.Status().Since)
+		l.o.Log.Info("policies are again those in force", "revision", l.Status().Rules.Revision())
+		return nil
+	}
+	return l.compile(p, other, other.inForce)
+}
+
+// compile hands on the rules of the newest files of a part and those of the
+// other one, if they are good.
+func (l *Loader) compile(p, other *part, others set) error {
+	files := slices.Concat(p.newest.files, others.files)
+	if p == &l.offered {
+		files = slices.Concat(others.files, p.newest.files)
+	}
+	rules, err := descriptors.Compile(files, l.o.Compile)
+	if err != nil {
+		return err
 	}
 	l.o.Apply(rules)
-	l.good = sum
-	l.status.Store(&Status{Rules: rules, Since: time.Now()})
+	p.enforced(p.newest)
+	if others.sum == other.newest.sum {
+		other.enforced(others)
+	}
+	l.report(rules, time.Now())
 	l.metrics.loaded.Inc()
 	l.o.Log.Info("policies in force", "revision", rules.Revision(), "files", len(files), "domains", len(rules.Domains()), "limits", len(rules.Limits()))
+	return nil
+}
+
+// report publishes which rules are in force since when, and what is not.
+func (l *Loader) report(rules *descriptors.Rules, since time.Time) {
+	status := Status{Rules: rules, Since: since}
+	for _, p := range [...]*part{&l.local, &l.offered} {
+		switch {
+		case p.err == nil:
+		case status.Err == nil:
+			status.Err, status.Failed = p.err, p.failed
+		default:
+			status.Err = errors.Join(status.Err, p.err)
+		}
+	}
+	l.status.Store(&status)
 }
 
 // maxLines bounds how many errors of one load are logged.
 const maxLines = 20
 
 // refuse keeps the rules in force and says why.
-func (l *Loader) refuse(err error) {
+func (l *Loader) refuse(p *part, err error) {
 	l.metrics.refused.Inc()
-	status := l.Status()
-	if status.Err != nil && status.Err.Error() == err.Error() {
+	if p.err != nil && p.err.Error() == err.Error() {
 		return // said before
 	}
-	status.Err, status.Failed = err, time.Now()
-	l.status.Store(&status)
+	p.err, p.failed = err, time.Now()
+	status := l.Status()
+	l.report(status.Rules, status.Since)
 
 	keeps := "no rules are in force"
 	if status.Rules != nil {
@@ -183,23 +235,13 @@ func (l *Loader) refuse(err error) {
 
 // read reads all files. A directory without any is an error: a mount that
 // went away must not lift every limit.
-func (l *Loader) read() (files []descriptors.File, sum fingerprint, err error) {
+func (l *Loader) read() (set, error) {
+	var files []descriptors.File
+	var err error
 	if l.o.Dir == "" {
 		files, err = descriptors.ReadFS(l.o.Files)
 	} else if files, err = descriptors.ReadDir(l.o.Dir); err == nil && len(files) == 0 {
 		err = fmt.Errorf("no policy files (*.yaml, *.yml) in %s", l.o.Dir)
 	}
-	hash := sha256.New()
-	add := func(text []byte) {
-		_ = binary.Write(hash, binary.BigEndian, int64(len(text)))
-		hash.Write(text)
-	}
-	if err != nil {
-		add([]byte(err.Error()))
-	}
-	for _, file := range files {
-		add([]byte(file.Name))
-		add(file.Text)
-	}
-	return files, fingerprint(hash.Sum(nil)), err
+	return newSet(files, err), err
 }

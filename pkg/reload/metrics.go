@@ -14,7 +14,7 @@ func newMetrics(l *Loader) *metrics {
 	loads := func(result string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{
 			Name:        "ratelimitd_config_loads_total",
-			Help:        "Changes of the policy files, by what became of them.",
+			Help:        "Changes of the policies, by what became of them.",
 			ConstLabels: prometheus.Labels{"result": result},
 		})
 	}
@@ -23,9 +23,9 @@ func newMetrics(l *Loader) *metrics {
 		loaded:  loads("loaded"),
 		refused: loads("refused"),
 		info: prometheus.NewDesc("ratelimitd_config_info",
-			"1, with the revision of the policy files in force.", []string{"revision"}, nil),
+			"1, with the revision of the policies in force.", []string{"revision"}, nil),
 		good: prometheus.NewDesc("ratelimitd_config_last_load_successful",
-			"1 if the policy files as they are now are in force, 0 if they were refused.", nil, nil),
+			"1 if the policies as they are now are in force, 0 if they were refused.", nil, nil),
 		since: prometheus.NewDesc("ratelimitd_config_last_success_timestamp_seconds",
 			"When the rules in force were loaded.", nil, nil),
 	}

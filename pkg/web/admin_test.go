@@ -78,7 +78,7 @@ domain edge, counting precise
 	}
 
 	policies.Err, policies.Failed = errors.New("edge.yaml:1:1: no"), policies.Since.Add(time.Hour)
-	if got := get(o, "GET", "/rules", "").Body.String(); !strings.HasPrefix(got, "THE NEWEST POLICY FILES ARE NOT IN FORCE, since 2026-12-01T11:00:00Z:\nedge.yaml:1:1: no\n\nrevision ") {
+	if got := get(o, "GET", "/rules", "").Body.String(); !strings.HasPrefix(got, "THE NEWEST POLICIES ARE NOT IN FORCE, since 2026-12-01T11:00:00Z:\nedge.yaml:1:1: no\n\nrevision ") {
 		t.Errorf("got\n%s", got)
 	}
 	policies.Rules = nil
