@@ -61,6 +61,13 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 	if err != nil {
 		return nil, err
 	}
+	local := backend.NewLocal(backend.LocalOptions{
+		MaxBytes:   int64(s.LocalMaxSize),
+		Replicas:   func() int { return s.Replicas },
+		Registerer: registry,
+		Log:        log,
+	})
+	policy.Local = local
 	var decider service.Decider = redis
 	if s.RedisKnownOverKeys > 0 {
 		decider = backend.WithKnownOver(redis, backend.KnownOverOptions{MaxKeys: s.RedisKnownOverKeys, Registerer: registry})
@@ -68,7 +75,10 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 	return &store{
 		decider: backend.WithFailurePolicy(decider, policy),
 		ready:   redis.Ready,
-		close:   func() { _ = redis.Close() },
+		close: func() {
+			local.Close()
+			_ = redis.Close()
+		},
 	}, nil
 }
 

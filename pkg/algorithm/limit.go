@@ -80,6 +80,8 @@ type Limit struct {
 	// maxUsed saturates what a key may hold beyond its capacity: hits, or a
 	// bucket's units.
 	maxUsed int64
+
+	whole *Limit // of which this is a share; nil: of none
 }
 
 // NewLimit checks a spec and computes the limit's numbers. All errors are

@@ -30,6 +30,10 @@ type FailureOptions struct {
 	// the asks bound it further.
 	Timeout time.Duration
 
+	// Local decides the asks whose policy is FailLocal; nil answers them as
+	// FailError does.
+	Local *Local
+
 	// Registerer takes the metrics; nil keeps them unregistered.
 	Registerer prometheus.Registerer
 }
@@ -38,10 +42,12 @@ type FailureOptions struct {
 // OnStoreError says, and in time for the request's own deadline. It starts no
 // goroutine: the store beneath keeps to the context's deadline.
 type FailurePolicy struct {
-	next               decider
-	instant            bool // next never waits, so that no deadline is needed
-	timeout            time.Duration
-	failed, open, shut prometheus.Counter
+	next    decider
+	instant bool // next never waits, so that no deadline is needed
+	timeout time.Duration
+	local   *Local // nil: there is none
+
+	failed, open, shut, here prometheus.Counter
 }
 
 // WithFailurePolicy stacks a failure policy on a store.
@@ -55,16 +61,18 @@ func WithFailurePolicy(next decider, o FailureOptions) *FailurePolicy {
 	}, []string{"policy"})
 	_, instant := next.(interface{ neverWaits() })
 	return &FailurePolicy{
-		next: next, instant: instant, timeout: o.Timeout,
+		next: next, instant: instant, timeout: o.Timeout, local: o.Local,
 		failed: degraded.WithLabelValues("error"),
 		open:   degraded.WithLabelValues("allow"),
 		shut:   degraded.WithLabelValues("deny"),
+		here:   degraded.WithLabelValues("local"),
 	}
 }
 
 // Decide asks the store and answers what it left Undecided: FailAllow makes it
-// Allowed, FailDeny makes it Denied, both Degraded; FailError leaves it. A
-// request whose deadline has passed is not asked: nobody waits for it.
+// Allowed, FailDeny makes it Denied, FailLocal what Local decides, all Degraded;
+// FailError leaves it. A request whose deadline has passed is not asked: nobody
+// waits for it.
 func (p *FailurePolicy) Decide(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
 	out = out[:len(asks)]
 	now := time.Now()
@@ -73,11 +81,33 @@ func (p *FailurePolicy) Decide(ctx context.Context, asks []algorithm.Ask, out []
 	} else {
 		p.decide(ctx, now, asks, out)
 	}
-	for i := range out {
+	p.answerRest(asks, out)
+}
+
+// answerRest answers what the store left Undecided.
+func (p *FailurePolicy) answerRest(asks []algorithm.Ask, out []algorithm.Decision) {
+	first := undecided(out)
+	if first < 0 {
+		return
+	}
+	if p.local != nil {
+		p.here.Add(float64(p.local.decide(asks, out)))
+	}
+	for i := first; i < len(out); i++ {
 		if out[i].Outcome == algorithm.Undecided {
 			p.answer(&asks[i], &out[i])
 		}
 	}
+}
+
+// undecided returns the first decision that was not made; -1 if all were.
+func undecided(out []algorithm.Decision) int {
+	for i := range out {
+		if out[i].Outcome == algorithm.Undecided {
+			return i
+		}
+	}
+	return -1
 }
 
 func (p *FailurePolicy) decide(ctx context.Context, now time.Time, asks []algorithm.Ask, out []algorithm.Decision) {

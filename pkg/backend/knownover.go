@@ -132,9 +132,7 @@ func judgedBefore(asks []algorithm.Ask, i int) bool {
 // remainder is what is left of a batch to ask the store for.
 type remainder struct {
 	refused []bool // of each ask of the batch
-	asks    []algorithm.Ask
-	at      []int // where each of asks comes from
-	out     []algorithm.Decision
+	subset
 }
 
 // refuse decides the asks that are known to be over, and returns how many.
@@ -160,12 +158,11 @@ func (r *remainder) collect(asks []algorithm.Ask) {
 			if r.refused[i] {
 				continue
 			}
-			r.asks, r.at = append(r.asks, asks[i]), append(r.at, i)
-			last := &r.asks[len(r.asks)-1]
-			last.Group, last.Withheld = group, last.Withheld || withheld
+			picked := r.add(&asks[i], i)
+			picked.Group, picked.Withheld = group, picked.Withheld || withheld
 		}
 	}
-	r.out = append(r.out[:0], make([]algorithm.Decision, len(r.asks))...)
+	r.seal()
 }
 
 // denies reports whether a request does not pass for what was refused of it.
@@ -185,19 +182,10 @@ func (r *remainder) denies(asks []algorithm.Ask, from, to int) bool {
 	return quotas > 0 && open == 0
 }
 
-func (r *remainder) deliver(out []algorithm.Decision) {
-	for i, at := range r.at {
-		out[at] = r.out[i]
-	}
-}
-
 // forget drops references, so that a pooled remainder keeps no key alive.
 func (r *remainder) forget() {
-	if cap(r.asks) > 1024 || cap(r.refused) > 8192 {
-		*r = remainder{}
-		return
+	if cap(r.refused) > 8192 {
+		r.refused = nil
 	}
-	clear(r.asks)
-	clear(r.out)
-	r.asks, r.at, r.out = r.asks[:0], r.at[:0], r.out[:0]
+	r.subset.forget()
 }

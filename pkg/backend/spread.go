@@ -142,13 +142,14 @@ func charged(a *algorithm.Ask, d *algorithm.Decision) bool {
 }
 
 // passes reports whether a request goes through, all its slots taken together.
-// What a slot did not decide counts as its failure policy says; where that is
-// an error the request does not go through.
+// What a slot did not decide counts as its failure policy says: one that is to be
+// decided locally is taken to fit; where it is an error the request does not go
+// through.
 func passes(asks []algorithm.Ask, out []algorithm.Decision) bool {
 	quotas, fitting := 0, 0
 	for i := range asks {
 		fits := out[i].Outcome == algorithm.Allowed ||
-			out[i].Outcome == algorithm.Undecided && asks[i].OnStoreError == algorithm.FailAllow
+			out[i].Outcome == algorithm.Undecided && (asks[i].OnStoreError == algorithm.FailAllow || asks[i].OnStoreError == algorithm.FailLocal)
 		switch {
 		case asks[i].Withheld:
 			return false

@@ -59,7 +59,7 @@
 //	      algorithm: token_bucket
 //	      burst: 20               # capacity of a bucket; requests_per_unit if not said
 //	      overdraw: true          # charges a cost that does not fit in full
-//	      on_store_error: error   # or allow, deny
+//	      on_store_error: error   # or allow, deny, local
 //	      priority: sheddable     # that of the descriptor if not said
 //	      name: api               # sent in headers: printable ASCII without " and \
 //	      replaces: [{name: x}]   # that limit does not apply when this rule does

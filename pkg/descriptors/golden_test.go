@@ -106,7 +106,9 @@ func describe(r *Rules) string {
 	return b.String()
 }
 
-func policy(p algorithm.FailurePolicy) string { return [...]string{"error", "allow", "deny"}[p] }
+func policy(p algorithm.FailurePolicy) string {
+	return [...]string{"error", "allow", "deny", "local"}[p]
+}
 
 // priority is empty for the default.
 func priority(p algorithm.Priority) string {

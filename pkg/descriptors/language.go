@@ -41,7 +41,7 @@ func (s *shape) names() []string {
 // The words that fields take.
 var (
 	countingWords = []string{"precise", "reference"}
-	failureWords  = []string{"error", "allow", "deny"}
+	failureWords  = []string{"error", "allow", "deny", "local"}
 	priorityWords = wordsOf(algorithm.Priorities[:])
 )
 
@@ -107,7 +107,7 @@ var limitShape = shape{"a rate limit", []fieldText{
 	{"algorithm", "How it decides: see [algorithms.md](algorithms.md).", oneOf(algorithm.Names()), "that of `defaults`"},
 	{"burst", "How many hits a bucket holds. Only with `token_bucket` and `leaky_bucket`.", wholeNumbers(1, algorithm.MaxRequests), "`requests_per_unit`"},
 	{"overdraw", "A cost that does not fit is charged in full all the same, and the key is over until that is worked off.", switches, off},
-	{"on_store_error", "What to answer when the store does not decide: a gRPC error, so that Envoy's `failure_mode_deny` decides; OK; or OVER_LIMIT.", oneOf(failureWords), "that of `defaults`"},
+	{"on_store_error", "What to answer when the store does not decide: a gRPC error, so that Envoy's `failure_mode_deny` decides; OK; OVER_LIMIT; or what this process decides by its share of the limit.", oneOf(failureWords), "that of `defaults`"},
 	{"priority", "Which requests are answered first when there are more than can be: see [Priority](#priority).", oneOf(priorityWords), "that of the descriptor"},
 	{"unlimited", "The rule limits nothing, and its descriptor is not counted. Beside it only `name` and `replaces`.", switches, off},
 	{"name", "What clients see in headers, and what `replaces` names.", "printable ASCII without `\"` and `\\`", "headers show the keys of the rule"},

@@ -100,6 +100,8 @@ func TestDefaultsOfOverrides(t *testing.T) {
 		{"domain: t\ndefaults: {on_store_error: allow}\n---\ndomain: t", algorithm.FailError},
 		{"domain: t\n---\ndomain: t\ndefaults: {on_store_error: allow}", algorithm.FailError},
 		{"domain: t\ndefaults: {on_store_error: deny}\n---\ndomain: t\ndefaults: {on_store_error: allow}", algorithm.FailDeny},
+		{"domain: t\ndefaults: {on_store_error: allow}\n---\ndomain: t\ndefaults: {on_store_error: local}", algorithm.FailLocal},
+		{"domain: t\ndefaults: {on_store_error: local}\n---\ndomain: t\ndefaults: {on_store_error: error}", algorithm.FailError},
 	} {
 		domain := compile(t, row.documents).Domains()[0]
 		if l, _ := domain.Override(Override{1, 1, 1}); l.OnStoreError != row.want {

@@ -96,6 +96,8 @@ func readFailurePolicy(at *value) algorithm.FailurePolicy {
 		return algorithm.FailAllow
 	case "deny":
 		return algorithm.FailDeny
+	case "local":
+		return algorithm.FailLocal
 	}
 	return algorithm.FailError
 }
@@ -115,12 +117,11 @@ func readPriority(at *value, above algorithm.Priority) algorithm.Priority {
 }
 
 // overrides gives the overrides of a domain the defaults of its documents.
-// Where these differ, deny goes before error before allow, and what is more
-// important before what is less.
+// Where these differ, deny goes before error before local before allow, and
+// what is more important before what is less.
 func (r *reader) overrides() {
 	d, said, first := r.draft.domain, r.defaults, r.draft.documents == 0
-	if first || said.onStoreError == algorithm.FailDeny ||
-		said.onStoreError == algorithm.FailError && d.overrideOnFailed == algorithm.FailAllow {
+	if first || strictness(said.onStoreError) > strictness(d.overrideOnFailed) {
 		d.overrideOnFailed = said.onStoreError
 	}
 	if first || said.priority == algorithm.PriorityCritical ||
@@ -128,4 +129,9 @@ func (r *reader) overrides() {
 		d.overridePriority = said.priority
 	}
 	r.draft.documents++
+}
+
+// strictness orders failure policies by which goes before others.
+func strictness(p algorithm.FailurePolicy) int {
+	return [...]int{algorithm.FailAllow: 0, algorithm.FailLocal: 1, algorithm.FailError: 2, algorithm.FailDeny: 3}[p]
 }

@@ -30,6 +30,8 @@ type Settings struct {
 	StoreTimeout  time.Duration
 	MemoryMaxKeys int
 	MemoryMaxSize Size
+	LocalMaxSize  Size
+	Replicas      int
 
 	RedisURL              URL
 	RedisUsername         string

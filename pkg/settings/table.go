@@ -158,6 +158,14 @@ func storeRows(s *Settings) []Setting {
 			Name: "memory_max_size", target: &s.MemoryMaxSize, Default: "0", Min: "0", Max: "1024GiB",
 			Doc: "The most memory that counters may take, roughly. It matters for sliding_window_log, whose counters grow with the limit. 0 is no bound but memory_max_keys.",
 		},
+		{
+			Name: "local_max_size", target: &s.LocalMaxSize, Default: "64MiB", Min: "1MiB", Max: "1024GiB",
+			Doc: "The most memory, roughly, that counters of limits with on_store_error: local may take while Redis is away, about 250 bytes each. When full, the ones nearest to unused go first.",
+		},
+		{
+			Name: "replicas", target: &s.Replicas, Default: "1", Min: "1", Max: "10000",
+			Doc: "Among how many replicas limits with on_store_error: local are shared out while Redis is away.",
+		},
 	}
 }
 

@@ -213,6 +213,6 @@ func countingName(c algorithm.Counting) string {
 }
 
 func policyName(p algorithm.FailurePolicy) string {
-	names := map[algorithm.FailurePolicy]string{algorithm.FailError: "error", algorithm.FailAllow: "allow", algorithm.FailDeny: "deny"}
+	names := map[algorithm.FailurePolicy]string{algorithm.FailError: "error", algorithm.FailAllow: "allow", algorithm.FailDeny: "deny", algorithm.FailLocal: "local"}
 	return cmp.Or(names[p], fmt.Sprintf("policy %d", p))
 }
