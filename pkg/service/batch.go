@@ -13,6 +13,7 @@ const (
 	// bytes on the wire can be a descriptor.
 	fullRequests    = 1024
 	fullDescriptors = 1024
+	fullAsks        = 512 // decided at once, while others wait
 	fullEntries     = 4096
 
 	// One that grew past these is left to the garbage collector, so that
@@ -97,7 +98,7 @@ func (b *batch) reset() {
 
 // full reports whether b should take no further request.
 func (b *batch) full() bool {
-	return len(b.requests) >= fullRequests || len(b.descriptors) >= fullDescriptors || len(b.entries) >= fullEntries
+	return len(b.requests) >= fullRequests || len(b.descriptors) >= fullDescriptors || len(b.entries) >= fullEntries || len(b.asks) >= fullAsks
 }
 
 // large reports whether b holds too much memory to be kept.

@@ -219,7 +219,9 @@ func FuzzAnswer(f *testing.F) {
 func TestAnswerOfLargeBatches(t *testing.T) {
 	store := newMemory()
 	recorded := &recorder{next: store}
-	s, err := New(recorded, DefaultOptions(), nil)
+	o := DefaultOptions()
+	o.MaxDescriptors = 3000
+	s, err := New(recorded, o, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +254,7 @@ func TestAnswerOfLargeBatches(t *testing.T) {
 			t.Errorf("request %d: got %s, want %s", i, got, want)
 		}
 	}
-	if recorded.calls < 5 || recorded.calls > 12 {
+	if recorded.calls < 10 || recorded.calls > 20 {
 		t.Errorf("the store was asked %d times", recorded.calls)
 	}
 	s.Answer(t.Context(), nil)
@@ -290,18 +292,43 @@ func TestPanicInABatch(t *testing.T) {
 			panic("a bug")
 		}
 	}
-	batch := make([]Exchange, fullRequests+10)
+	batch := make([]Exchange, fullAsks+10)
 	for i := range batch {
 		batch[i].Request = wire
 	}
 	s.Answer(context.Background(), batch)
 	for i := range batch {
-		if err := batch[i].Err; (err != nil) != (i < fullRequests) || err != nil && err.Kind != Internal {
+		if err := batch[i].Err; (err != nil) != (i < fullAsks) || err != nil && err.Kind != Internal {
 			t.Fatalf("request %d: %v", i, err)
 		}
 	}
-	if got := s.counter(t, "ratelimitd_errors_total"); got != fullRequests {
+	if got := s.counter(t, "ratelimitd_errors_total"); got != fullAsks {
 		t.Errorf("%v errors counted", got)
+	}
+}
+
+// TestLimitsThatAreMetAreBounded: one request cannot hold up others with what it
+// has the store decide, and what it asks past the bound is not charged.
+func TestLimitsThatAreMetAreBounded(t *testing.T) {
+	o := DefaultOptions()
+	o.MaxDescriptors = 4
+	s := start(t, o, `
+domain: t
+descriptors:
+  - key: two
+    rate_limits:
+      - {unit: hour, requests_per_unit: 9}
+      - {unit: day, requests_per_unit: 99}
+`)
+	s.play(t, []step{
+		{0, "(two=a) + (two=b)", "OK OK:8/9@1849 OK:8/9@1849"},
+		{0, "(two=a) + (two=b) + (none=c)", "OK OK:7/9@1849 OK:7/9@1849 OK"},
+		{0, "(two=a) + (two=b) + (two=c)", "OVER OVER OVER OVER"},
+		{0, "(none=a) + (none=b) + (none=c) + (none=d) + (none=e)", "OVER OVER OVER OVER OVER OVER"},
+		{0, "(two=a) + (two=b)", "OK OK:6/9@1849 OK:6/9@1849"},
+	})
+	if got := s.counter(t, "ratelimitd_too_large_requests_total"); got != 2 {
+		t.Errorf("%v counted", got)
 	}
 }
 

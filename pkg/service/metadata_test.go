@@ -89,7 +89,7 @@ func TestMetadataNeverChangesARule(t *testing.T) {
 // reply could not be sent.
 func TestMetadataOfHostileBytes(t *testing.T) {
 	o := DefaultOptions()
-	o.Metadata, o.MaxRequestBytes = true, 64<<20
+	o.Metadata, o.MaxRequestBytes, o.MaxDescriptors = true, 64<<20, 1000
 	s := start(t, o, metadataPolicy)
 	r := &anyRequest{Domain: []byte("t")}
 	for range 1000 {

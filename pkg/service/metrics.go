@@ -118,7 +118,7 @@ func newMetrics(t *atomic.Pointer[table], reg prometheus.Registerer) (*metrics, 
 		table:          t,
 		panics:         prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimitd_panics_total", Help: "Panics caught while handling a call."}),
 		unknownDomains: prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimitd_unknown_domain_requests_total", Help: "Requests for a domain that no policy names, which are allowed."}),
-		tooLarge:       prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimitd_too_large_requests_total", Help: "Requests denied for their size or their number of descriptors or entries."}),
+		tooLarge:       prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimitd_too_large_requests_total", Help: "Requests denied for their size or their number of descriptors, entries or limits."}),
 	}
 	for k := range kinds {
 		m.errors[k] = failures.WithLabelValues(k.String())

@@ -70,7 +70,7 @@ func (o *oracle) reply(t testing.TB, m *anyRequest, e *Exchange, asks []algorith
 		return nil, fault
 	case domain == nil:
 		return o.same(rlsv3.RateLimitResponse_OK, len(m.Descriptors)), ""
-	case len(m.Descriptors) > o.options.MaxDescriptors:
+	case len(m.Descriptors) > o.options.MaxDescriptors, o.met(domain, m) > o.options.MaxDescriptors:
 		return o.same(rlsv3.RateLimitResponse_OVER_LIMIT, len(m.Descriptors)), ""
 	}
 	rules, of := o.match(t, domain, m, e, asks, decisions)
@@ -124,10 +124,23 @@ func (o *oracle) same(code rlsv3.RateLimitResponse_Code, n int) *rlsv3.RateLimit
 	return r
 }
 
-// match finds the limits of each descriptor, and sees to it that they, with
-// their keys, are what the store was asked.
-func (o *oracle) match(t testing.TB, domain *descriptors.Domain, m *anyRequest, e *Exchange, asks []algorithm.Ask, decisions []algorithm.Decision) ([]*descriptors.Rule, [][]asked) {
-	t.Helper()
+// met is how many limits the descriptors meet.
+func (o *oracle) met(domain *descriptors.Domain, m *anyRequest) int {
+	rules, brought := o.rulesOf(domain, m)
+	n := 0
+	for i := range rules {
+		switch {
+		case brought[i] != nil:
+			n++
+		case rules[i] != nil && !rules[i].Unlimited:
+			n += len(rules[i].Limits)
+		}
+	}
+	return n
+}
+
+// rulesOf finds the rule of each descriptor, or the limit that it brings.
+func (o *oracle) rulesOf(domain *descriptors.Domain, m *anyRequest) ([]*descriptors.Rule, []*descriptors.Limit) {
 	rules := make([]*descriptors.Rule, len(m.Descriptors))
 	brought := make([]*descriptors.Limit, len(m.Descriptors))
 	for i, d := range m.Descriptors {
@@ -139,6 +152,14 @@ func (o *oracle) match(t testing.TB, domain *descriptors.Domain, m *anyRequest, 
 		}
 	}
 	descriptors.Replaced(rules)
+	return rules, brought
+}
+
+// match finds the limits of each descriptor, and sees to it that they, with
+// their keys, are what the store was asked.
+func (o *oracle) match(t testing.TB, domain *descriptors.Domain, m *anyRequest, e *Exchange, asks []algorithm.Ask, decisions []algorithm.Decision) ([]*descriptors.Rule, [][]asked) {
+	t.Helper()
+	rules, brought := o.rulesOf(domain, m)
 	of := make([][]asked, len(m.Descriptors))
 	next := 0
 	for i, d := range m.Descriptors {

@@ -6,8 +6,9 @@ import (
 )
 
 // plan finds the limits of each descriptor of a request and turns them into
-// asks.
-func (b *batch) plan(t *table, domain *descriptors.Domain, r *request, p patience) {
+// asks. If there are more than most, it asks nothing and reports false.
+func (b *batch) plan(t *table, domain *descriptors.Domain, r *request, p patience, most int) bool {
+	first, firstKey := len(b.asks), len(b.keys)
 	list, rules := b.of(r), b.rules[r.descriptors.first:r.descriptors.last]
 	for i := range list {
 		d := &list[i]
@@ -30,8 +31,13 @@ func (b *batch) plan(t *table, domain *descriptors.Domain, r *request, p patienc
 			}
 		}
 		d.asks.last = len(b.asks)
+		if len(b.asks)-first > most {
+			b.asks, b.views, b.keys = b.asks[:first], b.views[:first], b.keys[:firstKey]
+			return false
+		}
 	}
 	r.asks.last = len(b.asks)
+	return true
 }
 
 // match returns the rule of a descriptor or the limit it brings; neither if no

@@ -31,7 +31,7 @@ type Decider interface {
 
 // DefaultMaxDescriptors and DefaultMaxRequestBytes hold where [Options] say 0.
 const (
-	DefaultMaxDescriptors  = 16_384
+	DefaultMaxDescriptors  = 512
 	DefaultMaxRequestBytes = 16 << 20
 )
 
@@ -52,9 +52,11 @@ type Options struct {
 	// means that only the caller's deadline counts: for stores that never wait.
 	Budget time.Duration
 
-	// MaxDescriptors is the largest number of descriptors in a request, at
-	// most 65,536; 0 means [DefaultMaxDescriptors]. A request with more is
-	// answered OVER_LIMIT, since an error would let it through.
+	// MaxDescriptors is the largest number of descriptors in a request, and of
+	// limits that they may meet together, at most 65,536; 0 means
+	// [DefaultMaxDescriptors]. A request with more is answered OVER_LIMIT,
+	// since an error would let it through, and charged nothing. While the
+	// store decides one request, others wait.
 	MaxDescriptors int
 
 	// MaxRequestBytes is the largest request that [Service.ServerOptions]
@@ -161,11 +163,10 @@ func (s *Service) admit(b *batch, t *table, e *Exchange, now time.Time) {
 	case domain == nil:
 		s.metrics.unknownDomains.Inc()
 		r.bare = rlsv3.RateLimitResponse_OK
-	case r.excess || r.descriptors.last-r.descriptors.first > s.options.MaxDescriptors:
+	case r.excess || r.descriptors.last-r.descriptors.first > s.options.MaxDescriptors,
+		!b.plan(t, domain, r, s.options.patience(e, now), s.options.MaxDescriptors):
 		s.metrics.tooLarge.Inc()
 		r.bare = rlsv3.RateLimitResponse_OVER_LIMIT
-	default:
-		b.plan(t, domain, r, s.options.patience(e, now))
 	}
 }
 
