@@ -11,8 +11,8 @@ type Algorithm struct {
 	// Name is what policy files call it.
 	Name string
 
-	// Lua is the source of the twin: the functions repair, decide and expiry
-	// under the algorithm's name.
+	// Lua is the source of the twin: a chunk that returns a table with the
+	// functions repair, decide and expiry.
 	Lua string
 
 	// chargesDenied says that Reference counting charges denied hits.

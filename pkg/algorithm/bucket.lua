@@ -1,63 +1,55 @@
-local bucket = {}
+local bucket = {is_bucket = true}
+
+-- l.a is the scale, l.b the drip.
 
 local function rescale(level, from, to)
-	local whole = floor(level / from)
+	local whole = math.floor(level / from)
 	local part = level - whole * from
-	if whole >= floor(MAX_EXACT / to) then return MAX_EXACT end
-	return whole * to + min(to, ceil(part / from * to))
+	if whole >= math.floor(MAX_EXACT / to) then return MAX_EXACT end
+	return whole * to + math.min(to, math.ceil(part / from * to))
 end
 
-local function level_of(l, s)
-	local level = s.used
-	if level > 0 and s.aux ~= l.scale then level = rescale(level, s.aux, l.scale) end
-	return min(level, l.max_used)
+local function level_of(l, used, aux)
+	if used > 0 and aux ~= l.a then used = rescale(used, aux, l.a) end
+	if used > l.max_used then return l.max_used end
+	return used
 end
 
-function bucket.repair(l, s, now)
-	if s.at - now <= l.window_us or level_of(l, s) == 0 then return end
-	s.at = now
-	s.dirty = true
+function bucket.repair(l, now, at, used, aux)
+	if level_of(l, used, aux) == 0 then return at, used, aux end
+	return now, used, aux
 end
 
-local function drain(l, s, now)
-	local at, level = floor(now / l.tick), level_of(l, s)
-	if level == 0 then return 0, at end
-	local seen = ceil(s.at / l.tick)
-	local elapsed = at - seen
-	if elapsed < 0 then return level, seen end
-	if elapsed >= ceil(level / l.drip) then return 0, at end
-	return level - elapsed * l.drip, at
-end
-
-local function expiry(l, at, level)
-	if level == 0 then return 0 end
-	return at + ceil(level / l.drip) * l.tick
-end
-
--- decide also returns the level that the hits found.
-function bucket.decide(l, s, now, hits, how)
-	local level, at = drain(l, s, now)
-	local used, before = level, ceil(level / l.scale)
-	local fits = hits <= l.capacity and level + hits * l.scale <= l.capacity * l.scale
+function bucket.decide(l, now, at, used, aux, hits, how)
+	local scale, capacity, tick = l.a, l.capacity, l.tick
+	local level, seen = level_of(l, used, aux), at + -at % tick
+	at = now - now % tick
+	if level > 0 then
+		local drained = (at - seen) / tick * l.b
+		if drained < 0 then
+			at = seen
+		elseif drained >= level then
+			level = 0
+		else
+			level = level - drained
+		end
+	end
+	local fits, next = hits <= capacity and level + hits * scale <= capacity * scale, level
 	if how == GIVE_BACK then
-		used = max(0, level - min(hits, before) * l.scale)
+		next = math.max(0, level - math.min(hits, math.ceil(level / scale)) * scale)
 	elseif fits then
-		used = level + hits * l.scale
+		next = level + hits * scale
 	elseif how == SPEND then
-		local room = floor((l.max_used - level) / l.scale)
-		used = level + min(hits, room) * l.scale
+		next = level + math.min(hits, math.floor((l.max_used - level) / scale)) * scale
 	end
-	local again
-	if not fits and how ~= GIVE_BACK and hits <= l.capacity then
-		again = (at + ceil((used + hits * l.scale - l.capacity * l.scale) / l.drip)) * l.tick
-	end
-	at = at * l.tick
-	if used ~= level then
-		s.at, s.used, s.aux, s.dirty = at, used, l.scale, true
-	end
-	return fits or how == GIVE_BACK, before, ceil(used / l.scale), again, expiry(l, at, used), nil, level
+	if next == level then return fits end
+	return fits, at, next, scale
 end
 
-function bucket.expiry(l, s)
-	return expiry(l, s.at, level_of(l, s))
+function bucket.expiry(l, at, used, aux)
+	local level = level_of(l, used, aux)
+	if level == 0 then return 0 end
+	return at + math.ceil(level / l.b) * l.tick
 end
+
+return bucket

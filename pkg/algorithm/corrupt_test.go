@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -75,15 +76,15 @@ func garble(ctx context.Context, s *scripted, r *rand.Rand, key string) error {
 // TestDecodeRefusesOtherReplies: a reply of another length is no decision.
 func TestDecodeRefusesOtherReplies(t *testing.T) {
 	var call Call
-	call.Reset(0, time.Second)
-	call.Add(&Ask{Key: []byte("k"), Limit: mustLimit(t, Spec{Requests: 1, Window: time.Second})})
+	call.Reset([]Ask{{Key: []byte("k"), Limit: mustLimit(t, Spec{Requests: 1, Window: time.Second})}}, 0, 0, time.Second)
 	out := make([]Decision, 1)
-	for _, n := range []int{0, 7, 8, 48, 50, 90} {
+	for _, n := range []int{0, 7, 8, 33, 35, 60} {
 		if err := call.Decode(make([]byte, n), out); err == nil {
 			t.Errorf("%d bytes are taken for a reply", n)
 		}
 	}
-	if err := call.Decode(make([]byte, 49), out); err != nil || out[0].Outcome != Undecided || !errors.Is(out[0].Err, ErrCorrupt) {
+	reply := append(make([]byte, 8), bytes.Repeat([]byte{255}, 26)...)
+	if err := call.Decode(reply, out); err != nil || out[0].Outcome != Undecided || !errors.Is(out[0].Err, ErrCorrupt) {
 		t.Errorf("got %+v, %v", out[0], err)
 	}
 }

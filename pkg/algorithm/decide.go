@@ -22,27 +22,43 @@ func Decide(now int64, asks []Ask, states []*State, out []Decision) {
 	}
 	var room [8]State
 	saved := append(room[:0], make([]State, len(asks))...)
+	judge(now, asks, states, out, saved)
+	if !passes(asks, out) {
+		settle(now, asks, states, out, saved)
+	}
+}
+
+// judge decides each ask as if its request passed, and keeps in saved what the
+// states were. An ask without a state was judged elsewhere: out has its decision.
+func judge(now int64, asks []Ask, states []*State, out []Decision, saved []State) {
 	for i := range asks {
-		l := asks[i].Limit
-		l.Algorithm.repair(l, states[i], now)
-		saved[i] = *states[i]
+		if l := asks[i].Limit; states[i] != nil {
+			l.Algorithm.repair(l, states[i], now)
+			saved[i] = *states[i]
+		}
 	}
 	for i := range asks {
-		out[i] = asks[i].decide(states[i], now)
+		if states[i] != nil {
+			out[i] = asks[i].decide(states[i], now)
+		}
 	}
-	if passes(asks, out) {
-		return
+}
+
+// settle decides what is left of a request that does not pass, after judge: the
+// asks that stand alone, and how the keys of the others stand.
+func settle(now int64, asks []Ask, states []*State, out []Decision, saved []State) {
+	for i := range asks {
+		if states[i] != nil {
+			*states[i] = saved[i]
+		}
 	}
 	for i := range asks {
-		*states[i] = saved[i]
-	}
-	for i := range asks {
-		if asks[i].alone() {
+		if states[i] != nil && asks[i].alone() {
 			out[i] = asks[i].decide(states[i], now)
 		}
 	}
 	for i := range asks {
-		if !asks[i].alone() {
+		if states[i] != nil && !asks[i].alone() {
 			out[i] = asks[i].asItStands(states[i], now, out[i])
 		}
 	}
@@ -84,11 +100,11 @@ func (a *Ask) alone() bool {
 
 // decide judges one ask by itself and charges the state.
 func (a *Ask) decide(s *State, now int64) Decision {
-	l, hits, how := a.Limit, a.hits(), a.how()
-	if how == take {
-		hits = min(hits, l.Capacity+1)
-	}
-	d := l.Algorithm.decide(l, s, now, hits, how)
+	return a.forced(a.Limit.Algorithm.decide(a.Limit, s, now, a.hits(), a.how()))
+}
+
+// forced lets what was forced have fitted.
+func (a *Ask) forced(d Decision) Decision {
 	if a.Mode == Forced {
 		d.Outcome, d.Never, d.RetryAfter = Allowed, false, 0
 	}
@@ -96,7 +112,13 @@ func (a *Ask) decide(s *State, now int64) Decision {
 }
 
 // hits bounds what was asked for, so that sums stay exact.
-func (a *Ask) hits() int64 { return min(max(a.Hits, 0), maxExact) }
+func (a *Ask) hits() int64 {
+	most := int64(maxExact)
+	if a.how() == take {
+		most = a.Limit.Capacity + 1
+	}
+	return min(max(a.Hits, 0), most)
+}
 
 func (a *Ask) how() charge {
 	switch {

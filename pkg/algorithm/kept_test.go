@@ -36,8 +36,7 @@ func TestKeysOutliveTheirStates(t *testing.T) {
 		}
 		ask := Ask{Key: keys[i], Limit: limits[i], Hits: randomHits(r, limits[i]), Mode: Mode(r.IntN(8) % 3)}
 		var out [1]Decision
-		s.call.Reset(0, time.Second)
-		s.call.Add(&ask)
+		s.call.Reset([]Ask{ask}, 0, 0, time.Second)
 		reply := s.run(t)
 		if err := s.call.Decode(reply, out[:]); err != nil {
 			t.Fatal(err)

@@ -1,10 +1,5 @@
 package algorithm
 
-import _ "embed"
-
-//go:embed leakybucket.lua
-var leakyBucketLua string
-
 // LeakyBucket is a queue that requests leave at a constant rate; one that
 // finds it full is refused. It admits what a token bucket of the same burst
 // admits, and tells besides how long the queue takes to reach a request:
@@ -18,7 +13,7 @@ var leakyBucketLua string
 // the rate where it keeps it.
 var LeakyBucket = &Algorithm{
 	Name:   "leaky_bucket",
-	Lua:    bucketLua + leakyBucketLua,
+	Lua:    bucketLua,
 	bucket: true,
 	fit:    fitBucket,
 	repair: repairBucket,

@@ -2,184 +2,172 @@
 -- folder, file by file and name by name. All numbers are whole and below 2^53.
 -- A division is floored or raised at once, which is exact in that range.
 --
--- A script starts from nothing at each call. So a function is made only when it
--- is needed, what is done for each ask works on flat tables, and what is read or
--- written for each key is so at once.
+-- It charges, and replies what the states were before: with those Go knows what
+-- each ask is to be told. Of a log, which stays in Redis, it replies that.
 --
--- Each algorithm has three functions, and says if it is a bucket. repair(l, s, now) and expiry(l, s) are as
--- in Go. decide(l, s, now, hits, how) returns whether the hits are allowed, those
--- in use before and after, the instant of the retry (nil: never), the expiry
--- after it, and the delay (nil: none). It changes a state only by charging it,
--- and then marks it dirty.
-
--- makers has a function for each algorithm, in the order of their numbers.
-local CALENDAR = 128
-local FORCED, HELD, JOINED = 32, 64, 128
-local UNDECIDED, ALLOWED, DENIED, NEVER, CLOCK = 0, 1, 2, 4, 8
+-- A script starts from nothing at each call, and to have a function take hold of
+-- a local costs more than a decision. So a function is made only when it is
+-- needed and gets what it needs as arguments, what is the same for many asks is
+-- told once, and what is read for each key is so at once.
+--
+-- Each algorithm has three functions. repair(l, now, at, used, aux) returns a
+-- state that is more than a window ahead brought back to now. decide(l, now, at,
+-- used, aux, hits, how) returns whether the hits fit and, when it charges them,
+-- the state after that. expiry(l, at, used, aux) is as in Go.
 
 local packed = ARGV[1]
-local now, slack, limit_count, log_count, ask_count, pos = struct.unpack("<ddIII", packed)
+local now, slack, limit_count, log_count, run_count, pos = struct.unpack("<ddIII", packed)
 if now == 0 then
-	local t = call("TIME")
+	local t = redis.call("TIME")
 	now = t[1] * 1000000 + t[2]
 end
 
--- limits and states are by number. asks holds four values an ask: flags, the
--- numbers of its key and its limit, hits. out holds six: code, before, after,
--- retry, reset, delay; and before them the clock.
-local limits, states, asks, out = {}, {}, nil, {[0] = now}
-
+local limits, algorithms = {}, {}
 for i = 1, limit_count do
-	local kind, requests, capacity, window_us, window, tick, max_used, scale, drip
-	kind, requests, capacity, window_us, window, tick, max_used, scale, drip, pos = struct.unpack("<Bdddddddd", packed, pos)
-	local calendar = kind >= CALENDAR
-	if calendar then kind = kind - CALENDAR end
-	local algorithm = makers[kind]
-	if type(algorithm) == "function" then
-		algorithm = algorithm()
-		makers[kind] = algorithm
+	local kind, capacity, window_us, tick, max_used, a, b
+	kind, capacity, window_us, tick, max_used, a, b, pos = struct.unpack("<Bdddddd", packed, pos)
+	local outside = false
+	if kind >= CALENDAR then
+		kind, outside = kind - CALENDAR, now < a or now >= b
+	elseif a == 0 then
+		a = now - now % window_us
+		b = a + window_us
+	end
+	local algorithm = algorithms[kind]
+	if not algorithm then
+		algorithm = make(kind)
+		algorithms[kind] = algorithm
 	end
 	limits[i] = {
-		kind = kind, bucket = algorithm.bucket, repair = algorithm.repair, decide = algorithm.decide, expiry = algorithm.expiry,
-		requests = requests, capacity = capacity, window_us = window_us, window = window, tick = tick,
-		max_used = max_used, scale = scale, drip = drip,
-		calendar = calendar, begin = scale, finish = drip, outside = calendar and (now < scale or now >= drip),
+		algorithm = algorithm, outside = outside,
+		capacity = capacity, window_us = window_us, tick = tick, max_used = max_used, a = a, b = b,
 	}
 end
 
-for from = 1, ask_count, MANY do
-	local n = min(MANY, ask_count - from + 1)
-	local some = {struct.unpack("<" .. string.rep("BIId", n), packed, pos)}
-	pos = some[4 * n + 1]
-	if not asks then
-		asks = some
+-- runs holds six values a run: flags, the number of its limit, hits, count, and
+-- the numbers of the first and the last of its keys. Each of these is asked for
+-- count times. An ask that is not alone in its request is a run by itself.
+local runs = {}
+for from = 1, run_count, MANY do
+	local n = math.min(MANY, run_count - from + 1)
+	local some = {struct.unpack("<" .. string.rep("BIdIII", n), packed, pos)}
+	pos = some[6 * n + 1]
+	if from == 1 then
+		runs = some
 	else
-		for i = 1, 4 * n do asks[4 * (from - 1) + i] = some[i] end
+		for i = 1, 6 * n do runs[6 * (from - 1) + i] = some[i] end
 	end
 end
 
--- A state is kept in Redis until the second kept, and slack longer. Within that
--- time a charge need not move the key's expiry.
-local STATE, CHARGE, STATE_SIZE = "<I7I7I7I5", "<I7I7I7", 26
-
--- All keys are read without failing: what another type of value or garbage left
--- is marked corrupt. A key that is not there and one of another type look alike
--- at first.
-local is_log = {}
+local key_count, logs = #KEYS, nil
 if log_count > 0 then
-	for i = 1, ask_count do
-		is_log[asks[4 * i - 2]] = limits[asks[4 * i - 1]].kind == SLIDING_WINDOW_LOG
+	logs = {}
+	for r = 1, 6 * run_count, 6 do
+		local l, k = limits[runs[r + 1]], runs[r + 4]
+		if l.algorithm.is_log and not logs[k] then logs[k] = l.algorithm.load(KEYS[k]) end
 	end
 end
-local key_count = #KEYS
+
+-- states holds four values a key: at, used, aux, and the second until which it
+-- is kept in Redis; and slack longer. Within that time a charge need not move the
+-- key's expiry. All keys are read without failing: what another type of value or
+-- garbage left is replaced by a state that cannot be. A key that is not there and
+-- one of another type look alike at first.
+local states, raw = nil, {}
 for from = 1, key_count, MANY do
-	local to = min(from + MANY - 1, key_count)
-	local values, missing = log_count < limit_count and call("MGET", unpack(KEYS, from, to)) or {}, {}
-	for k = from, to do
-		local value, key = values[k - from + 1], KEYS[k]
-		if is_log[k] then
-			states[k] = makers[SLIDING_WINDOW_LOG].load(key)
-		elseif not value then
-			missing[#missing + 1] = key
-			states[k] = {at = 0, used = 0, aux = 0, kept = 0, dirty = false, limit = false, corrupt = false}
+	local to = math.min(from + MANY - 1, key_count)
+	local values, missing, absent = redis.call("MGET", unpack(KEYS, from, to)), {}, {}
+	for i = 1, to - from + 1 do
+		local value = values[i]
+		if not value then
+			values[i] = NEVER_SEEN
+			if not (logs and logs[from + i - 1]) then
+				absent[#absent + 1] = i
+				missing[#absent] = KEYS[from + i - 1]
+			end
 		elseif #value ~= STATE_SIZE then
-			states[k] = {corrupt = true}
-		else
-			local at, used, aux, kept = struct.unpack(STATE, value)
-			local corrupt = at > 2 * MAX_EXACT or used > 2 * MAX_EXACT or aux > 2 * MAX_EXACT
-			states[k] = {at = at, used = used, aux = aux, kept = kept, dirty = false, limit = false, corrupt = corrupt}
+			values[i] = CORRUPT
 		end
 	end
-	if #missing > 0 and call("EXISTS", unpack(missing)) > 0 then
-		for k = from, to do
-			if not is_log[k] and not values[k - from + 1] and call("TYPE", KEYS[k]).ok ~= "none" then states[k].corrupt = true end
+	if #absent > 0 and redis.call("EXISTS", unpack(missing)) > 0 then
+		for j = 1, #absent do
+			if redis.call("TYPE", missing[j]).ok ~= "none" then values[absent[j]] = CORRUPT end
 		end
 	end
-end
-
--- decide_one judges one ask by itself and charges its state.
-local function decide_one(i)
-	local a, o = 4 * i, 6 * i
-	local flags, s, l, hits = asks[a - 3], states[asks[a - 2]], limits[asks[a - 1]], asks[a]
-	local how = flags % 4
-	if how == TAKE and hits > l.capacity then hits = l.capacity + 1 end
-	local allowed, before, after, retry, expiry, delay = l.decide(l, s, now, hits, how)
-	local code = ALLOWED
-	if allowed or flags % (2 * FORCED) >= FORCED then
-		retry = 0
-	elseif hits > l.capacity then
-		code, retry = DENIED + NEVER, l.window_us
+	local some = table.concat(values)
+	raw[#raw + 1] = some
+	some = {struct.unpack("<" .. string.rep("I7I7I7I5", #values), some)}
+	if from == 1 then
+		states = some
 	else
-		code, retry = DENIED, retry - now
+		for i = 1, 4 * #values do states[4 * (from - 1) + i] = some[i] end
 	end
-	s.limit = l -- that by which a key was last asked says when it expires
-	out[o - 5] = code
-	out[o - 4] = before
-	out[o - 3] = after
-	out[o - 2] = retry
-	out[o - 1] = expiry > now and expiry - now or 0
-	out[o] = delay or 0
 end
 
--- unfit says why an ask cannot be decided: a corrupt state, or a calendar window
--- that the clock has left.
-local function unfit(i)
-	local s, l = states[asks[4 * i - 2]], limits[asks[4 * i - 1]]
-	if s.corrupt or l.bucket and s.used > 0 and s.aux < 1 then return UNDECIDED end
-	if l.outside then return CLOCK end
-end
-
-local decide_group
-local from = 1
-for to = 1, ask_count do
-	if to == ask_count or asks[4 * to + 1] < JOINED then
-		local why
-		for i = from, to do why = why or unfit(i) end
-		if not why then
-			if from == to and asks[4 * to - 3] % JOINED < HELD then -- nothing else can veto it
-				local l = limits[asks[4 * to - 1]]
-				l.repair(l, states[asks[4 * to - 2]], now)
-				decide_one(to)
-			else
-				decide_group = decide_group or make_decide_group(now, limits, states, asks, out, log_count, decide_one)
-				decide_group(from, to)
-			end
-			if log_count > 0 then
-				for i = from, to do why = why or unfit(i) end
+-- changed has the limit by which a key was last charged, which says when it
+-- expires.
+local changed, told, decide_group = {}, {}, nil
+local r, last = 1, 6 * run_count
+while r < last do
+	local from, l = r, limits[runs[r + 1]]
+	repeat r = r + 6 until r > last or runs[r] < JOINED
+	if r > from + 6 or runs[from] >= HELD or l.algorithm.is_log then
+		decide_group = decide_group or make_decide_group(now, limits, runs, states, logs, changed, told)
+		decide_group(from, r - 6)
+	elseif not l.outside then -- nothing else can veto them
+		local how, hits, count = runs[from], runs[from + 2], runs[from + 3]
+		local decide, ahead = l.algorithm.decide, now + l.window_us
+		local all = count * hits
+		for k = runs[from + 4], runs[from + 5] do
+			local i = 4 * k - 3
+			local at, used, aux = states[i], states[i + 1], states[i + 2]
+			if not (at > HUGE or used > HUGE or aux > HUGE or aux < 1 and used > 0 and l.algorithm.is_bucket) then
+				if at > ahead then
+					at, used, aux = l.algorithm.repair(l, now, at, used, aux)
+					states[i], states[i + 1], states[i + 2], changed[k] = at, used, aux, l
+				end
+				local fits, next_at, next_used, next_aux = decide(l, now, at, used, aux, all, how)
+				if next_at then
+					states[i], states[i + 1], states[i + 2], changed[k] = next_at, next_used, next_aux, l
+				elseif count > 1 and not fits then -- not all together: so many as fit
+					for _ = 1, count do
+						fits, next_at, next_used, next_aux = decide(l, now, at, used, aux, hits, how)
+						if not next_at then break end
+						at, used, aux = next_at, next_used, next_aux
+						states[i], states[i + 1], states[i + 2], changed[k] = at, used, aux, l
+					end
+				end
 			end
 		end
-		if why then
-			for o = 6 * from - 5, 6 * to do out[o] = 0 end
-			for i = from, to do out[6 * i - 5] = why end
-		end
-		from = to + 1
 	end
 end
 
 -- The expiry of a bucket moves on with each charge: its key is kept half as long
 -- again, so as not to be told each time.
 for k = 1, key_count do
-	local s, l, key = states[k], states[k].limit, KEYS[k]
-	if s.dirty and not s.corrupt then
-		local expiry = l.expiry(l, s)
+	local l = changed[k]
+	if l then
+		local i = 4 * k - 3
+		local at, used, aux, kept = states[i], states[i + 1], states[i + 2], states[i + 3]
+		local expiry = l.algorithm.expiry(l, at, used, aux)
 		if expiry <= now then
-			call("DEL", key)
-		elseif s.runs then
-			makers[SLIDING_WINDOW_LOG].store(s)
-			call("PEXPIRE", key, ceil((expiry - now) / 1000) + slack)
-		elseif expiry <= s.kept * 1000000 then
-			call("SETRANGE", key, "0", struct.pack(CHARGE, s.at, s.used, s.aux))
+			redis.call("DEL", KEYS[k])
+		elseif expiry <= kept * 1000000 then
+			redis.call("SETRANGE", KEYS[k], "0", struct.pack("<I7I7I7", at, used, aux))
 		else
-			if l.bucket then expiry = expiry + (expiry - now) / 2 end
-			local kept = ceil(expiry / 1000000)
-			call("SET", key, struct.pack(STATE, s.at, s.used, s.aux, kept), "PX", ceil(kept * 1000 - now / 1000) + slack)
+			if l.algorithm.is_bucket then expiry = expiry + (expiry - now) / 2 end
+			kept = math.ceil(expiry / 1000000)
+			redis.call("SET", KEYS[k], struct.pack("<I7I7I7I5", at, used, aux, kept), "PX", math.ceil(kept * 1000 - now / 1000) + slack)
 		end
 	end
 end
+if logs then
+	for _, s in pairs(logs) do s.store(s, now, slack) end
+end
 
-local reply = struct.pack("<d" .. string.rep("Bddddd", min(MANY, ask_count)), unpack(out, 0, 6 * min(MANY, ask_count)))
-for i = MANY + 1, ask_count, MANY do
-	local n = min(MANY, ask_count - i + 1)
-	reply = reply .. struct.pack("<" .. string.rep("Bddddd", n), unpack(out, 6 * i - 5, 6 * (i + n - 1)))
+local reply = struct.pack("<d", now) .. table.concat(raw)
+for from = 1, #told, 5 * MANY do
+	local n = math.min(MANY, (#told - from + 1) / 5)
+	reply = reply .. struct.pack("<" .. string.rep("Bdddd", n), unpack(told, from, from + 5 * n - 1))
 end
 return reply

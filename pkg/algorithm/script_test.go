@@ -2,8 +2,10 @@ package algorithm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,10 +57,7 @@ func newScripted(t testing.TB) *scripted {
 
 func (s *scripted) decide(t testing.TB, now int64, asks []Ask, out []Decision) {
 	t.Helper()
-	s.call.Reset(now, time.Hour) // the test's clock is not the server's
-	for i := range asks {
-		s.call.Add(&asks[i])
-	}
+	s.call.Reset(asks, now, now, time.Hour) // the test's clock is not the server's
 	if err := s.call.Decode(s.run(t), out); err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +110,7 @@ func TestGoAndLuaAgree(t *testing.T) {
 						seed, step, now, i, len(asks), asks[i].Limit, asks[i].Hits, asks[i].Mode, asks[i], got[i], want[i])
 				}
 			}
+			redis.compareStates(t, now, asks)
 			steps += len(asks)
 		}
 	}
@@ -134,7 +134,41 @@ func anotherSize(r *rand.Rand, l *Limit) *Limit {
 	return l
 }
 
-// randomAsks returns up to 12 requests of up to 3 asks.
+// compareStates compares what the last call left in Redis with what its replay
+// did to the states.
+func (s *scripted) compareStates(t *testing.T, now int64, asks []Ask) {
+	t.Helper()
+	ctx := context.Background()
+	stored := make([]*redis.StringCmd, len(s.call.keys))
+	if _, err := s.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, key := range s.call.keys {
+			stored[i] = p.Get(ctx, string(key))
+		}
+		return nil
+	}); err != nil && !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+		t.Fatal(err)
+	}
+	for i, a := range asks {
+		key := s.call.places[i].key
+		if a.Limit.Algorithm == SlidingWindowLog {
+			continue
+		}
+		after := s.call.states[key]
+		raw, err := stored[key].Bytes()
+		switch {
+		case errors.Is(err, redis.Nil):
+			if expiry := a.Limit.Expiry(&after); expiry > now {
+				t.Fatalf("%v: nothing is stored, want %+v, which expires %v from now", a.Limit, after, micros(expiry-now))
+			}
+		case err != nil:
+			t.Fatal(err)
+		case decodeState(raw).At != after.At, decodeState(raw).Used != after.Used, decodeState(raw).Aux != after.Aux:
+			t.Fatalf("%v: %+v is stored, want %+v", a.Limit, decodeState(raw), after)
+		}
+	}
+}
+
+// randomAsks returns up to 12 requests of up to 3 asks, and some that are alike.
 func randomAsks(r *rand.Rand, history uint64, keys []*Limit) []Ask {
 	var asks []Ask
 	counting := Counting(r.IntN(2))
@@ -156,6 +190,11 @@ func randomAsks(r *rand.Rand, history uint64, keys []*Limit) []Ask {
 				a.Hits = 1 << 62
 			}
 			asks = append(asks, a)
+		}
+		for range r.IntN(3) * r.IntN(4) {
+			again := asks[r.IntN(len(asks))]
+			again.Group = int32(100 + len(asks))
+			asks = append(asks, again)
 		}
 	}
 	return asks

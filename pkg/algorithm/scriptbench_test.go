@@ -51,8 +51,7 @@ func BenchmarkScriptPipelined(b *testing.B) {
 			for b.Loop() {
 				_, err := s.client.Pipelined(context.Background(), func(p redis.Pipeliner) error {
 					for i := range calls {
-						s.call.Reset(0, time.Second)
-						s.call.Add(&Ask{Key: fmt.Append(nil, i), Limit: l, Hits: 1})
+						s.call.Reset([]Ask{{Key: fmt.Append(nil, i), Limit: l, Hits: 1}}, 0, 0, time.Second)
 						p.EvalSha(context.Background(), s.sha, []string{strconv.Itoa(i)}, bytes.Clone(s.call.Args()))
 					}
 					return nil

@@ -1,60 +1,40 @@
 local sliding_window_counter = {}
 
-function sliding_window_counter.repair(l, s, now)
-	if s.used == 0 and s.aux == 0 or s.at - now <= l.window_us then return end
-	s.at = now - now % l.window_us
-	s.dirty = true
+-- l.a is the beginning of the window that holds now.
+
+function sliding_window_counter.repair(l, now, at, used, aux)
+	if used == 0 and aux == 0 then return at, used, aux end
+	return l.a, used, aux
 end
 
-local function roll(l, s, now)
-	local at, used, aux = s.at, s.used, s.aux
-	local begin = now - now % l.window_us
-	if used == 0 and aux == 0 or at < begin - l.window_us then
+function sliding_window_counter.decide(l, now, at, used, aux, hits, how)
+	local begin, window, max_used = l.a, l.window_us / l.tick, l.max_used
+	local last = begin - l.window_us
+	if at < last or used == 0 and aux == 0 then
 		at, used, aux = begin, 0, 0
-	elseif at == begin - l.window_us then
+	elseif at == last then
 		at, used, aux = begin, 0, used
 	end
-	return at, min(used, l.max_used), min(aux, l.max_used), floor(max(0, now - at) / l.tick)
-end
-
--- retry: ticks from the beginning of the state's window until hits fit.
-local function retry(l, used, aux, hits)
-	if used + hits <= l.requests then
-		return l.window - floor((l.requests - used - hits) * l.window / aux)
+	if used > max_used then used = max_used end
+	if aux > max_used then aux = max_used end
+	local elapsed = 0
+	if now > at then elapsed = (now - at - (now - at) % l.tick) / l.tick end
+	local fits = used + hits <= l.capacity and aux * (window - elapsed) + (used + hits) * window <= l.capacity * window
+	local next, next_aux = used, aux
+	if how == GIVE_BACK then
+		next = math.max(0, used - hits)
+		next_aux = math.max(0, aux - (hits - (used - next)))
+	elseif fits or how == SPEND then
+		next = math.min(used + hits, max_used)
 	end
-	return l.window + max(0, l.window - floor((l.requests - hits) * l.window / used))
+	if next == used and next_aux == aux then return fits end
+	return fits, at, next, next_aux
 end
 
-local function expiry(l, at, used, aux)
+function sliding_window_counter.expiry(l, at, used, aux)
 	if used > 0 then return at + 2 * l.window_us end
 	if aux > 0 then return at + l.window_us end
 	return 0
 end
 
-function sliding_window_counter.decide(l, s, now, hits, how)
-	local at, rolled_used, rolled_aux, elapsed = roll(l, s, now)
-	local carried = rolled_aux * (l.window - elapsed)
-	local before = rolled_used + ceil(carried / l.window)
-	local fits = rolled_used + hits <= l.requests and carried + (rolled_used + hits) * l.window <= l.requests * l.window
-	local used, aux = rolled_used, rolled_aux
-	if how == GIVE_BACK then
-		local from_current = min(hits, used)
-		used = used - from_current
-		aux = max(0, aux - (hits - from_current))
-	elseif how == SPEND or fits then
-		used = min(used + hits, l.max_used)
-	end
-	local after = used + ceil(aux * (l.window - elapsed) / l.window)
-	local again
-	if not fits and how ~= GIVE_BACK and hits <= l.requests then
-		again = at + retry(l, used, aux, hits) * l.tick
-	end
-	if used ~= rolled_used or aux ~= rolled_aux then
-		s.at, s.used, s.aux, s.dirty = at, used, aux, true
-	end
-	return fits or how == GIVE_BACK, before, after, again, expiry(l, at, used, aux)
-end
-
-function sliding_window_counter.expiry(l, s)
-	return expiry(l, s.at, s.used, s.aux)
-end
+return sliding_window_counter

@@ -1,4 +1,6 @@
-local sliding_window_log = {}
+local sliding_window_log = {is_log = true}
+local call = redis.call
+local floor, ceil, min, max = math.floor, math.ceil, math.min, math.max
 
 -- A log stays in Redis as a list, oldest first, and is looked into where
 -- needed. Of the stored entries those from first (counted from 0) up to n are
@@ -87,20 +89,22 @@ function sliding_window_log.repair(l, s, now)
 	local ahead = live(s, now)
 	drop_newest(s, ahead)
 	push(s, now, ahead)
-	s.dirty = true
+	s.dirty, s.limit = true, l
 end
 
+-- decide returns, besides, those in use before and after, the instant of the
+-- retry (nil: never), and the expiry.
 function sliding_window_log.decide(l, s, now, hits, how)
 	local at = max(now, newest(s))
 	local before = live(s, at - l.window_us)
 	local after = before
-	local fits = hits <= l.requests and before <= l.requests - hits
+	local fits = hits <= l.capacity and before <= l.capacity - hits
 	if hits > 0 and how == GIVE_BACK then
 		after = before - min(hits, before)
 		if after ~= before then
 			drop_oldest(s, length(s) - before)
 			drop_newest(s, before - after)
-			s.dirty = true
+			s.dirty, s.limit = true, l
 		end
 	elseif hits > 0 and (how == SPEND or fits) then
 		local pushed = min(hits, l.max_used)
@@ -108,13 +112,13 @@ function sliding_window_log.decide(l, s, now, hits, how)
 		drop_oldest(s, length(s) - keep)
 		push(s, at, pushed)
 		after = keep + pushed
-		s.dirty = true
+		s.dirty, s.limit = true, l
 	end
 	local again
-	if not fits and how ~= GIVE_BACK and hits <= l.requests then
-		again = nth(s, 1 + l.requests - hits) + l.window_us
+	if not fits and how ~= GIVE_BACK and hits <= l.capacity then
+		again = nth(s, 1 + l.capacity - hits) + l.window_us
 	end
-	return fits or how == GIVE_BACK, before, after, again, sliding_window_log.expiry(l, s)
+	return fits, before, after, again, sliding_window_log.expiry(l, s)
 end
 
 function sliding_window_log.expiry(l, s)
@@ -122,15 +126,14 @@ function sliding_window_log.expiry(l, s)
 	return newest(s) + l.window_us
 end
 
--- load reads a log's length.
-function sliding_window_log.load(key)
-	local n = redis.pcall("LLEN", key)
-	if type(n) == "table" then return {corrupt = true} end
-	return {key = key, n = n, stored = n, first = 0, runs = {}, seen = {}, dirty = false}
-end
-
 -- store brings the list in Redis to what a log holds.
-function sliding_window_log.store(s)
+local function store(s, now, slack)
+	if not s.dirty or s.corrupt then return end
+	local expiry = sliding_window_log.expiry(s.limit, s)
+	if expiry <= now then
+		call("DEL", s.key)
+		return
+	end
 	if s.n == s.first then
 		if s.stored > 0 then call("DEL", s.key) end
 	elseif s.first > 0 or s.n < s.stored then
@@ -145,4 +148,29 @@ function sliding_window_log.store(s)
 			left = left - #some
 		end
 	end
+	call("PEXPIRE", s.key, ceil((expiry - now) / 1000) + slack)
 end
+
+-- load reads a log's length.
+function sliding_window_log.load(key)
+	local n = redis.pcall("LLEN", key)
+	if type(n) == "table" then return {corrupt = true, store = store} end
+	return {key = key, n = n, stored = n, first = 0, runs = {}, seen = {}, dirty = false, store = store}
+end
+
+local function copy_of(runs)
+	local copy = {}
+	for i = 1, #runs do copy[i] = {t = runs[i].t, c = runs[i].c} end
+	return copy
+end
+
+-- copy keeps what restore brings back.
+function sliding_window_log.copy(s)
+	return {n = s.n, first = s.first, runs = copy_of(s.runs), dirty = s.dirty, limit = s.limit}
+end
+
+function sliding_window_log.restore(s, copy)
+	s.n, s.first, s.runs, s.dirty, s.limit = copy.n, copy.first, copy_of(copy.runs), copy.dirty, copy.limit
+end
+
+return sliding_window_log

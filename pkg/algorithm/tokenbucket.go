@@ -1,10 +1,5 @@
 package algorithm
 
-import _ "embed"
-
-//go:embed tokenbucket.lua
-var tokenBucketLua string
-
 // TokenBucket holds up to capacity tokens and gains requests of them per
 // window, evenly; a hit takes one.
 //
@@ -15,7 +10,7 @@ var tokenBucketLua string
 // bucket is emptied at once.
 var TokenBucket = &Algorithm{
 	Name:   "token_bucket",
-	Lua:    bucketLua + tokenBucketLua,
+	Lua:    bucketLua,
 	bucket: true,
 	fit:    fitBucket,
 	repair: repairBucket,

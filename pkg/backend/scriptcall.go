@@ -59,17 +59,13 @@ func (r *Redis) free(c *scriptCall) {
 	clear(c.out)
 	clear(c.to)
 	c.asks, c.out, c.to, c.keys, c.args, c.cmd, c.err = c.asks[:0], c.out[:0], c.to[:0], c.keys[:0], c.args[:0], once{}, nil
-	c.call.Reset(0, slack)
+	c.call.Reset(nil, 0, 0, slack)
 	r.calls.Put(c)
 }
 
 // prepare encodes the asks, with calendar windows chosen by a clock.
 func (c *scriptCall) prepare(clock int64) {
-	c.call.Reset(0, slack)
-	c.call.SetClock(clock)
-	for i := range c.asks {
-		c.call.Add(&c.asks[i])
-	}
+	c.call.Reset(c.asks, 0, clock, slack)
 	c.out = append(c.out[:0], make([]algorithm.Decision, len(c.asks))...)
 }
 

@@ -56,11 +56,7 @@ type scriptPerCall struct {
 func (s *scriptPerCall) Decide(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
 	call := s.calls.Get().(*algorithm.Call)
 	defer s.calls.Put(call)
-	call.Reset(0, time.Second)
-	call.SetClock(time.Now().UnixMicro())
-	for i := range asks {
-		call.Add(&asks[i])
-	}
+	call.Reset(asks, 0, time.Now().UnixMicro(), time.Second)
 	args := []any{"evalsha", s.sha, len(call.Keys())}
 	for _, key := range call.Keys() {
 		args = append(args, key)

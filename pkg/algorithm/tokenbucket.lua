@@ -1,1 +1,0 @@
-local token_bucket = {bucket = true, repair = bucket.repair, decide = bucket.decide, expiry = bucket.expiry}
