@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -39,14 +40,18 @@ const (
 	maxOtherMessage = 4 << 20
 
 	// maxCompressed is the longest body of a call that says it is compressed,
-	// and maxDecompressing how many of these are served at a time: a thousandth
+	// and maxDecompressing how many of these are read at a time: a thousandth
 	// of a message is enough to make one that takes as much memory as it may.
 	maxCompressed    = 1 << 20
 	maxDecompressing = 4
+
+	// maxTurnWait is how long one may wait for its turn to be read. Those of
+	// ordinary size take microseconds; only a flood makes others wait.
+	maxTurnWait = 200 * time.Millisecond
 )
 
-// sparing serves few calls with compressed messages at a time, and only such as
-// have arrived, so that a client which is slow to send holds up no other. One
+// sparing has few compressed messages decompressed at a time, and only such as
+// have arrived, so that a client which is slow to send holds up no other. A call
 // whose turn does not come within the time to wait is UNAVAILABLE. Those of
 // reflection are left out, for its clients wait for answers while they send.
 func sparing(next http.Handler, wait time.Duration) http.Handler {
@@ -64,9 +69,10 @@ func sparing(next http.Handler, wait time.Duration) http.Handler {
 		arrived := time.Now()
 		late := time.NewTimer(wait)
 		defer late.Stop()
+		over := sync.OnceFunc(func() { <-turns })
 		select {
 		case turns <- struct{}{}:
-			defer func() { <-turns }()
+			defer over()
 		case <-r.Context().Done():
 			return
 		case <-late.C:
@@ -76,6 +82,6 @@ func sparing(next http.Handler, wait time.Duration) http.Handler {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		next.ServeHTTP(w, r.WithContext(service.WithArrival(r.Context(), arrived)))
+		next.ServeHTTP(w, r.WithContext(service.WithArrival(r.Context(), service.Arrival{At: arrived, Read: over})))
 	})
 }

@@ -76,7 +76,7 @@ func (m *Main) Run(ctx context.Context) error {
 
 	other := newGRPC(m.Settings, rateLimit, grpcHealth)
 	defer other.Stop()
-	grpcPort, err := newTransport(m.Settings, rateLimit, sparing(other, m.Settings.StoreTimeout), store.inline, m.log, registry)
+	grpcPort, err := newTransport(m.Settings, rateLimit, sparing(other, maxTurnWait), store.inline, m.log, registry)
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,7 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 		},
 		DialTimeout: s.RedisDialTimeout,
 		Budget:      s.StoreTimeout,
+		ReadTimeout: max(backend.DefaultReadTimeout, s.StoreTimeout),
 		PoolSize:    s.RedisPoolSize,
 		Registerer:  registry,
 		Log:         log,

@@ -33,7 +33,7 @@ const (
 var errQueueFull = fmt.Errorf("%w: too many requests wait for it", ErrUnavailable)
 
 // errGone is the reason for which what nobody waits for is not asked.
-var errGone = fmt.Errorf("%w: the caller has left", ErrUnavailable)
+var errGone = fmt.Errorf("%w: the caller has left: %w", ErrUnavailable, context.Canceled)
 
 // abandoned reports whether the caller of an ask has left.
 func abandoned(a *algorithm.Ask) bool { return a.Gone != nil && a.Gone.Load() }

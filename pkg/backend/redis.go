@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -146,11 +147,12 @@ func (r *Redis) Decide(ctx context.Context, asks []algorithm.Ask, out []algorith
 	r.report(asks, out)
 }
 
-// report counts and logs the requests that were not decided.
+// report counts and logs the requests that were not decided, but for those whose
+// callers did not want to know.
 func (r *Redis) report(asks []algorithm.Ask, out []algorithm.Decision) {
 	for from, to := range groups(asks) {
 		for i := from; i < to; i++ {
-			if err := out[i].Err; err != nil {
+			if err := out[i].Err; err != nil && !errors.Is(err, context.Canceled) {
 				r.metrics.failures.add(err, 1)
 				r.failing.Warn("the store did not decide a request", "reason", err)
 				break

@@ -87,7 +87,7 @@ var (
 func storeFailed(ctx context.Context, deadline time.Time, cause error) *Error {
 	kind := Unavailable
 	switch {
-	case errors.Is(ctx.Err(), context.Canceled):
+	case errors.Is(ctx.Err(), context.Canceled), errors.Is(cause, context.Canceled):
 		kind = Canceled
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), !deadline.IsZero() && !time.Now().Before(deadline):
 		kind = DeadlineExceeded

@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"time"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
@@ -43,6 +42,11 @@ func handle(server any, ctx context.Context, decode func(any) error, interceptor
 	if err := decode(exchange); err != nil {
 		return nil, err
 	}
+	arrival, _ := ctx.Value(arrivalKey{}).(Arrival)
+	exchange.Arrived = arrival.At
+	if arrival.Read != nil {
+		arrival.Read()
+	}
 	if interceptor == nil {
 		return s.call(ctx, exchange)
 	}
@@ -54,7 +58,6 @@ func handle(server any, ctx context.Context, decode func(any) error, interceptor
 func (s *Service) call(ctx context.Context, exchange any) (any, error) {
 	e := exchange.(*Exchange)
 	e.Strict = StrictCaller(callHeaders(ctx))
-	e.Arrived, _ = ctx.Value(arrival{}).(time.Time)
 	e.Deadline, _ = ctx.Deadline()
 	batch := []Exchange{*e}
 	s.Answer(ctx, batch)

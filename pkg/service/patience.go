@@ -48,12 +48,22 @@ func (e *Exchange) abandoned(now time.Time) *Error {
 	return nil
 }
 
-// arrival is the key of what [WithArrival] keeps in a context.
-type arrival struct{}
+// Arrival is what a server that serves calls by way of grpc knows about one. The
+// zero value is that of a call which arrives when it is handled.
+type Arrival struct {
+	// At is when the request had arrived whole.
+	At time.Time
 
-// WithArrival returns a context for a call of a server that has [Service]
-// registered: the call arrived at the instant, and has waited since. Without it
-// a call arrives when it is handled.
-func WithArrival(ctx context.Context, at time.Time) context.Context {
-	return context.WithValue(ctx, arrival{}, at)
+	// Read is called when the message has been read and decompressed, before
+	// anything is decided; nil: nobody wants to know.
+	Read func()
+}
+
+// arrivalKey is the key of an [Arrival] in a context.
+type arrivalKey struct{}
+
+// WithArrival returns a context for a call of a server that has the service
+// registered: see [Service.Register].
+func WithArrival(ctx context.Context, a Arrival) context.Context {
+	return context.WithValue(ctx, arrivalKey{}, a)
 }
