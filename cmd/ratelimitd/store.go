@@ -62,9 +62,10 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 	if err != nil {
 		return nil, err
 	}
+	replicas := backend.JoinReplicas(redis, backend.ReplicasOptions{Unmet: s.Replicas, Registerer: registry, Log: log})
 	local := backend.NewLocal(backend.LocalOptions{
 		MaxBytes:   int64(s.LocalMaxSize),
-		Replicas:   func() int { return s.Replicas },
+		Replicas:   replicas.Count,
 		Registerer: registry,
 		Log:        log,
 	})
@@ -78,6 +79,7 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 		ready:   redis.Ready,
 		close: func() {
 			local.Close()
+			replicas.Close()
 			_ = redis.Close()
 		},
 	}, nil

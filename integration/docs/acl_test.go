@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
@@ -64,6 +65,9 @@ func TestRightsAreEnough(t *testing.T) {
 			for _, a := range algorithm.All {
 				useAll(t, store, asksFor(t, a, 20, 40, 1))
 			}
+			if count := awaitReplicas(t, store); count != 1 {
+				t.Errorf("%d replicas, want 1", count)
+			}
 			for _, server := range shape.servers {
 				if refused := server.Do(t, "acl", "log").([]any); len(refused) > 0 {
 					t.Errorf("Redis refused %v", refused)
@@ -71,6 +75,17 @@ func TestRightsAreEnough(t *testing.T) {
 			}
 		})
 	}
+}
+
+// awaitReplicas joins those that share a store, and returns how many there are.
+func awaitReplicas(t *testing.T, store *backend.Redis) int {
+	t.Helper()
+	replicas := backend.JoinReplicas(store, backend.ReplicasOptions{Unmet: 99, Log: slog.New(slog.DiscardHandler)})
+	defer replicas.Close()
+	for end := time.Now().Add(patience); replicas.Count() == 99 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	return replicas.Count()
 }
 
 // useAll makes a store use every command that it may need for the algorithm of the asks: it charges, is refused, gives back

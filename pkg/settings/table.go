@@ -165,7 +165,7 @@ func storeRows(s *Settings) []Setting {
 		},
 		{
 			Name: "replicas", target: &s.Replicas, Default: "1", Min: "1", Max: "10000",
-			Doc: "Among how many replicas limits with on_store_error: local are shared out while Redis is away.",
+			Doc: "How many replicas there are, for limits with on_store_error: local, until Redis has told: there they count each other. It matters to a process that starts while Redis is away.",
 		},
 	}
 }
