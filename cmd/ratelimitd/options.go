@@ -47,7 +47,7 @@ func (m *Main) reloadOptions(apply func(*descriptors.Rules), registry prometheus
 	return reload.Options{
 		Dir:        m.Settings.Policies,
 		Files:      config.Policies(),
-		Compile:    descriptors.Options{Counting: counting},
+		Compile:    descriptors.Options{Counting: counting, Region: string(m.Settings.Region)},
 		Apply:      apply,
 		Log:        m.log,
 		Registerer: registry,

@@ -59,13 +59,18 @@ func (b *builder) addRule(r *Rule) {
 		l.Index = len(b.rules.limits)
 		b.rules.limits = append(b.rules.limits, l)
 		l.ID = b.id(r, l)
-		name := ""
+		id := identity{rule: r, limit: l.Limit}
+		if !l.shared {
+			l.Region = b.domain.region
+			id.region, id.regional = l.Region, l.Region != ""
+		}
 		for j, other := range r.Limits {
 			if i != j && sameWindow(l.Limit, other.Limit) {
-				name = l.Name
+				id.name = l.Name
+				id.regional = id.regional || other.shared && !l.shared
 			}
 		}
-		l.suffix = ruleSuffix(r, l.Limit, name)
+		l.suffix = id.suffix()
 	}
 }
 
@@ -98,6 +103,9 @@ func limitLabel(l *Limit) string {
 	text := l.Limit.Algorithm.Name + " " + l.Limit.Window.String()
 	if c := l.Limit.Calendar; c != nil {
 		text += " calendar"
+	}
+	if l.shared {
+		text += " shared"
 	}
 	return text
 }

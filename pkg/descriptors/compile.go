@@ -26,6 +26,10 @@ type File struct {
 type Options struct {
 	// Counting is that of domains which do not say.
 	Counting algorithm.Counting
+
+	// Region is part of the counter keys of limits that are not shared by all
+	// regions. Empty: there are none, and all limits are shared.
+	Region string
 }
 
 // Compile checks the files and makes rules of them. The order of the files
@@ -35,7 +39,7 @@ type Options struct {
 // If anything is wrong, the error is an *ErrorList with all of it, and there
 // are no rules.
 func Compile(files []File, o Options) (*Rules, error) {
-	c := compiler{counting: o.Counting, domains: make(map[string]*draft)}
+	c := compiler{counting: o.Counting, region: o.Region, domains: make(map[string]*draft)}
 	for _, file := range files {
 		for _, root := range readSource(file, &c.faults) {
 			c.readPolicy(root)
@@ -52,6 +56,7 @@ func Compile(files []File, o Options) (*Rules, error) {
 // compiler gathers what the files say before it is put together.
 type compiler struct {
 	counting algorithm.Counting
+	region   string
 	faults   faults
 	domains  map[string]*draft // by name
 	order    []*draft          // as the files have them
@@ -100,7 +105,7 @@ func revision(files []File) string {
 func (c *compiler) draft(name string) *draft {
 	d := c.domains[name]
 	if d == nil {
-		d = &draft{domain: &Domain{Name: name, Counting: c.counting}}
+		d = &draft{domain: &Domain{Name: name, Counting: c.counting, region: c.region}}
 		c.domains[name] = d
 		c.order = append(c.order, d)
 	}

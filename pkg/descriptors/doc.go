@@ -40,6 +40,7 @@
 //	  algorithm: fixed_window #   overrides that requests of the domain bring
 //	  on_store_error: error
 //	  priority: default
+//	  region: own
 //	descriptors:
 //	  - key: path
 //	    value: /api/*         # absent or empty: any value
@@ -61,6 +62,7 @@
 //	      overdraw: true          # charges a cost that does not fit in full
 //	      on_store_error: error   # or allow, deny, local
 //	      priority: sheddable     # that of the descriptor if not said
+//	      region: shared          # by all regions; or own
 //	      name: api               # sent in headers: printable ASCII without " and \
 //	      replaces: [{name: x}]   # that limit does not apply when this rule does
 //	    descriptors: []       # the next entry

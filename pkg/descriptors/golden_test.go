@@ -159,7 +159,7 @@ func describeLimit(b *strings.Builder, l *Limit) {
 	for _, word := range []struct {
 		text string
 		set  bool
-	}{{"overdraw", a.Overdraw}, {"shadow", l.Shadow}, {"quota", l.Quota}, {fmt.Sprint("replaced as ", l.replaced), l.replaced >= 0}} {
+	}{{"overdraw", a.Overdraw}, {"shadow", l.Shadow}, {"quota", l.Quota}, {"shared by all regions", l.shared}, {"region " + l.Region, l.Region != ""}, {fmt.Sprint("replaced as ", l.replaced), l.replaced >= 0}} {
 		if word.set {
 			fmt.Fprintf(b, ", %s", word.text)
 		}

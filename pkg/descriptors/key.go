@@ -137,19 +137,33 @@ func netstringLength(n int) int {
 	return length
 }
 
-// ruleSuffix identifies a limit among all limits of all rules: by its domain,
-// its path as written, its algorithm and its window. The name counts only
-// where the rest does not tell two limits of a rule apart.
-func ruleSuffix(r *Rule, l *algorithm.Limit, name string) (suffix [suffixLength]byte) {
-	id := appendNetstring(nil, r.Domain.Name)
-	for _, entry := range r.Path {
+// identity is what tells a limit of a rule from all limits of all rules, besides
+// the entries. The name counts only where the rest does not tell two limits of
+// a rule apart; the region, where there is one, and where without one two limits
+// of a rule would share a counter.
+type identity struct {
+	rule     *Rule
+	limit    *algorithm.Limit
+	name     string
+	region   string
+	regional bool
+}
+
+// suffix hashes the domain, the path as written, the algorithm, the window, the
+// name and, if that counts, the region.
+func (i *identity) suffix() (suffix [suffixLength]byte) {
+	id := appendNetstring(nil, i.rule.Domain.Name)
+	for _, entry := range i.rule.Path {
 		id = appendNetstring(id, entry.Key)
 		id = appendNetstring(id, entry.Value)
 	}
-	id = appendNetstring(id, l.Algorithm.Name)
-	id = appendNetstring(id, strconv.FormatInt(l.Window.Microseconds(), 10))
-	id = appendNetstring(id, calendarIdentity(l.Calendar))
-	id = appendNetstring(id, name)
+	id = appendNetstring(id, i.limit.Algorithm.Name)
+	id = appendNetstring(id, strconv.FormatInt(i.limit.Window.Microseconds(), 10))
+	id = appendNetstring(id, calendarIdentity(i.limit.Calendar))
+	id = appendNetstring(id, i.name)
+	if i.regional { // an even number of parts, where there is an odd one else
+		id = appendNetstring(id, i.region)
+	}
 	sum := sha256.Sum256(id)
 	base64.RawURLEncoding.Encode(suffix[:], sum[:suffixLength*3/4])
 	return suffix
@@ -167,14 +181,22 @@ func calendarIdentity(c *algorithm.Calendar) string {
 	return strconv.Itoa(int(c.Unit)) + " " + zone
 }
 
-// overrideSuffix is ! and the window in µs, in hexadecimal. A rule's suffix
-// has no !.
-func overrideSuffix(windowµs int64) (suffix [suffixLength]byte) {
+// overrideSuffix is ! and the window in µs, in hexadecimal; with a region it is
+// ? and a hash of both. A rule's suffix has neither ! nor ?.
+func overrideSuffix(windowµs int64, region string) (suffix [suffixLength]byte) {
 	const digits = "0123456789abcdef"
 	suffix[0] = '!'
 	for i := suffixLength - 1; i > 0; i-- {
 		suffix[i] = digits[windowµs&15]
 		windowµs >>= 4
 	}
+	if region == "" {
+		return suffix
+	}
+	sum := sha256.Sum256(append(suffix[:], region...))
+	suffix[0] = '?'
+	var text [suffixLength]byte
+	base64.RawURLEncoding.Encode(text[:], sum[:suffixLength*3/4])
+	copy(suffix[1:], text[:])
 	return suffix
 }

@@ -71,19 +71,39 @@ func TestKeysAreWhatTheyWere(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "%-24.24s %q\n", fmt.Sprint("a=b with ", o), domain.AppendOverrideKey(nil, l, entries("a=b")))
 	}
+	for _, region := range []string{"eu-west", "us"} {
+		domain := inRegion(t, region, keyPolicy)
+		fmt.Fprintf(&b, "%-24.24s %q\n", "a=b in "+region, keysOf(t, domain, entries("a=b"))[0])
+		l, _ := domain.Override(Override{7, 2, 5})
+		fmt.Fprintf(&b, "%-24.24s %q\n", "a=b with {7 2 5} in "+region, domain.AppendOverrideKey(nil, l, entries("a=b")))
+	}
 	golden(t, "keys", b.String())
 }
 
+// inRegion compiles a policy of one domain.
+func inRegion(t testing.TB, region, policy string) *Domain {
+	t.Helper()
+	rules, err := Compile([]File{{Name: "a.yaml", Text: []byte(policy)}}, Options{Region: region})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rules.Domains()[0]
+}
+
 // TestDifferentThingsHaveDifferentKeys takes many descriptors over an alphabet
-// of separators, and every limit and override that they can meet.
+// of separators, and every limit and override that they can meet in some
+// regions, or where there are none.
 func TestDifferentThingsHaveDifferentKeys(t *testing.T) {
-	domain := compile(t, `
+	const policy = `
 domain: t
 descriptors:
   - key: a
     rate_limits: &limits
       - {unit: hour, requests_per_unit: 3}
       - {unit: hour, requests_per_unit: 3, name: n}
+      - {unit: hour, requests_per_unit: 9, region: shared}
+      - {unit: hour, requests_per_unit: 9, name: n, region: shared}
+      - {unit: day, requests_per_unit: 9, region: shared}
     descriptors: &below
       - {key: a, rate_limits: *limits}
       - {key: "1:a", rate_limits: *limits}
@@ -91,7 +111,11 @@ descriptors:
   - key: "1:a"
     rate_limits: *limits
     descriptors: *below
-`).Domains()[0]
+`
+	var domains []*Domain
+	for _, region := range []string{"", "eu", "us", "1:n", "0:"} {
+		domains = append(domains, inRegion(t, region, policy))
+	}
 	const alphabet = "ab_.:|{}1/!\x00\xff"
 	random := rand.New(rand.NewPCG(3, 4))
 	word := func() []byte {
@@ -114,12 +138,13 @@ descriptors:
 		if random.IntN(2) == 0 {
 			list = append(list, Entry{[]byte(keyNames[random.IntN(3)]), word()})
 		}
+		domain := domains[random.IntN(len(domains))]
 		for i, l := range domain.Match(list).Limits {
-			check(l.AppendKey(nil, list), fmt.Sprintf("%q limit %d", list, i))
+			check(l.AppendKey(nil, list), fmt.Sprintf("%q limit %d in %q", list, i, l.Region))
 		}
 		o := Override{Unit: 1 + random.Int32N(2), Multiplier: 1 + random.Uint32N(3)}
 		l, _ := domain.Override(o)
-		check(domain.AppendOverrideKey(nil, l, list), fmt.Sprintf("%q window %v", list, l.Limit.Window))
+		check(domain.AppendOverrideKey(nil, l, list), fmt.Sprintf("%q window %v in %q", list, l.Limit.Window, l.Region))
 	}
 }
 
@@ -143,6 +168,8 @@ func TestIdentityOfALimit(t *testing.T) {
 		{"a name", "x", "domain: t\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 3, name: n}}]", true},
 		{"a second limit", "x", "domain: t\ndescriptors: [{key: a, rate_limits: [{unit: day, requests_per_unit: 3, name: n}, {unit: hour, requests_per_unit: 3}]}]", true},
 		{"overdraw and policy", "x", "domain: t\ndescriptors: [{key: a, shadow_mode: true, rate_limit: {unit: day, requests_per_unit: 3, overdraw: true, on_store_error: deny, priority: critical}}]", true},
+		{"a region, where there are none", "x", "domain: t\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 3, region: own}}]", true},
+		{"no region, where there are none", "x", "domain: t\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 3, region: shared}}]", true},
 		{"another counting", "x", "domain: t\ncounting: reference\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 3}}]", true},
 		{"another window", "x", "domain: t\ndescriptors: [{key: a, rate_limit: {unit: hour, requests_per_unit: 3}}]", false},
 		{"another algorithm", "x", "domain: t\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 3, algorithm: leaky_bucket}}]", false},
@@ -153,6 +180,43 @@ func TestIdentityOfALimit(t *testing.T) {
 	} {
 		if same := key(row.file, row.text) == key("x", base); same != row.same {
 			t.Errorf("%s: same key is %v, want %v", row.what, same, row.same)
+		}
+	}
+}
+
+// TestRegions compares the keys of two regions with one another, and with those
+// where there are no regions.
+func TestRegions(t *testing.T) {
+	for _, row := range []struct {
+		said            string // of the limit
+		regional        bool
+		defaults        string
+		regionalBrought bool // of a limit that comes with the request
+	}{
+		{"", true, "", true},
+		{", region: own", true, "", true},
+		{", region: shared", false, "", true},
+		{"", false, "region: shared", false},
+		{", region: own", true, "region: shared", false},
+		{", region: shared", false, "region: own", true},
+	} {
+		policy := "domain: t\ndefaults: {" + row.defaults + "}\ndescriptors: [{key: a, rate_limit: {unit: day, requests_per_unit: 3" + row.said + "}}]"
+		keys := func(region string) (rule, brought string) {
+			domain := inRegion(t, region, policy)
+			l, _ := domain.Override(Override{5, 1, 1})
+			return keysOf(t, domain, entries("a=v"))[0], string(domain.AppendOverrideKey(nil, l, entries("a=v")))
+		}
+		none, noneBrought := keys("")
+		eu, euBrought := keys("eu")
+		us, usBrought := keys("us")
+		if differ := eu != us; differ != row.regional || (eu != none) != row.regional || (us != none) != row.regional {
+			t.Errorf("%+v: keys %q without regions, %q in one, %q in another", row, none, eu, us)
+		}
+		if differ := euBrought != usBrought; differ != row.regionalBrought || (euBrought != noneBrought) != row.regionalBrought {
+			t.Errorf("%+v: brought along: keys %q without regions, %q in one, %q in another", row, noneBrought, euBrought, usBrought)
+		}
+		if eu[:4] != none[:4] || euBrought[:4] != none[:4] {
+			t.Errorf("%+v: a region moves the slot: %q and %q, not that of %q", row, eu, euBrought, none)
 		}
 	}
 }
@@ -246,6 +310,27 @@ func TestLongKeysAreHashedTheSameWay(t *testing.T) {
 			t.Errorf("%.20s…: %s and %s", text, hex.EncodeToString(whole), hex.EncodeToString(pieces))
 		}
 	}
+}
+
+// FuzzRegions: what is not shared is the same counter in the same region only.
+func FuzzRegions(f *testing.F) {
+	f.Add("eu", "us", []byte("v"), []byte("v"))
+	f.Add("", "0:", []byte("v"), []byte("v"))
+	f.Fuzz(func(t *testing.T, r1, r2 string, v1, v2 []byte) {
+		const policy = "domain: t\ndescriptors: [{key: a, rate_limits: [{unit: day, requests_per_unit: 3}, {unit: day, requests_per_unit: 9, region: shared}]}]"
+		one, two := []Entry{{[]byte("a"), v1}}, []Entry{{[]byte("a"), v2}}
+		d1, d2 := inRegion(t, r1, policy), inRegion(t, r2, policy)
+		k1, k2 := keysOf(t, d1, one), keysOf(t, d2, two)
+		same := bytes.Equal(v1, v2)
+		if (k1[0] == k2[0]) != (same && r1 == r2) || (k1[1] == k2[1]) != same || k1[0] == k1[1] || k1[0] == k2[1] {
+			t.Errorf("%q of %q, %q of %q: keys %q and %q", v1, r1, v2, r2, k1, k2)
+		}
+		l1, _ := d1.Override(Override{5, 1, 1})
+		l2, _ := d2.Override(Override{9, 1, 1})
+		if o1, o2 := d1.AppendOverrideKey(nil, l1, one), d2.AppendOverrideKey(nil, l2, two); bytes.Equal(o1, o2) != (same && r1 == r2) {
+			t.Errorf("%q of %q, %q of %q: keys of overrides %q and %q", v1, r1, v2, r2, o1, o2)
+		}
+	})
 }
 
 func FuzzKeys(f *testing.F) {

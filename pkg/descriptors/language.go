@@ -42,6 +42,7 @@ func (s *shape) names() []string {
 var (
 	countingWords = []string{"precise", "reference"}
 	failureWords  = []string{"error", "allow", "deny", "local"}
+	regionWords   = []string{"own", "shared"}
 	priorityWords = wordsOf(algorithm.Priorities[:])
 )
 
@@ -80,6 +81,7 @@ var defaultsShape = shape{"defaults", []fieldText{
 	{"algorithm", "Also for limits that say `calendar`, which goes with `fixed_window` only.", oneOf(algorithm.Names()), "`fixed_window`"},
 	{"on_store_error", "Also for the limits that requests of this domain bring along.", oneOf(failureWords), "`error`"},
 	{"priority", "Also for the limits that requests of this domain bring along.", oneOf(priorityWords), "`default`"},
+	{"region", "Also for the limits that requests of this domain bring along.", oneOf(regionWords), "`own`"},
 }}
 
 var descriptorShape = shape{"a descriptor", []fieldText{
@@ -109,6 +111,7 @@ var limitShape = shape{"a rate limit", []fieldText{
 	{"overdraw", "A cost that does not fit is charged in full all the same, and the key is over until that is worked off.", switches, off},
 	{"on_store_error", "What to answer when the store does not decide: a gRPC error, so that Envoy's `failure_mode_deny` decides; OK; OVER_LIMIT; or what this process decides by its share of the limit.", oneOf(failureWords), "that of `defaults`"},
 	{"priority", "Which requests are answered first when there are more than can be: see [Priority](#priority).", oneOf(priorityWords), "that of the descriptor"},
+	{"region", "Whether each region has a counter of its own, or all share one: see [regions.md](regions.md). Without the setting `region` there is one anyway.", oneOf(regionWords), "that of `defaults`"},
 	{"unlimited", "The rule limits nothing, and its descriptor is not counted. Beside it only `name` and `replaces`.", switches, off},
 	{"name", "What clients see in headers, and what `replaces` names.", "printable ASCII without `\"` and `\\`", "headers show the keys of the rule"},
 	{"replaces", "Limits of the same domain that do not apply to a request which this rule matches.", "a list", "none"},

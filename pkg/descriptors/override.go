@@ -32,6 +32,10 @@ func (d *Domain) Override(o Override) (*Limit, bool) {
 	if err != nil {
 		return nil, false // a fixed window takes every uint32, so this does not happen
 	}
+	region := d.region
+	if d.overrideShared {
+		region = ""
+	}
 	return &Limit{
 		Index:        -1,
 		Limit:        fixed,
@@ -40,8 +44,10 @@ func (d *Domain) Override(o Override) (*Limit, bool) {
 		OnStoreError: d.overrideOnFailed,
 		Priority:     d.overridePriority,
 		Rule:         d.override,
+		Region:       region,
 		ID:           d.overrideID,
-		suffix:       overrideSuffix(window.Microseconds()),
+		shared:       d.overrideShared,
+		suffix:       overrideSuffix(window.Microseconds(), region),
 		replaced:     -1,
 	}, true
 }

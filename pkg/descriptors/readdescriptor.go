@@ -151,15 +151,15 @@ func (r *reader) limits(b *branch, fields map[string]*value, said terms) {
 func checkAlike(at *value, limits []*Limit) {
 	last := limits[len(limits)-1]
 	for _, other := range limits[:len(limits)-1] {
-		if sameWindow(last.Limit, other.Limit) && last.Name == other.Name {
+		if sameWindow(last.Limit, other.Limit) && last.Name == other.Name && last.shared == other.shared {
 			at.errorf("another limit of this descriptor has the algorithm %s and the same window; keep the lower one, or give them different names", last.Limit.Algorithm.Name)
 			return
 		}
 	}
 }
 
-// sameWindow reports whether only a name can tell the counters of two limits
-// of a rule apart.
+// sameWindow reports whether only a name or a region can tell the counters of
+// two limits of a rule apart.
 func sameWindow(a, b *algorithm.Limit) bool {
 	return a.Algorithm == b.Algorithm && a.Window == b.Window &&
 		calendarIdentity(a.Calendar) == calendarIdentity(b.Calendar)

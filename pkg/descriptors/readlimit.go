@@ -39,6 +39,7 @@ func (r *reader) limit(b *branch, at *value, said terms, alone bool) {
 		onStoreError = readFailurePolicy(at)
 	}
 	priority := readPriority(fields["priority"], said.priority)
+	shared := readRegion(fields["region"], r.defaults.shared)
 	if !ok || !timed {
 		return
 	}
@@ -51,7 +52,7 @@ func (r *reader) limit(b *branch, at *value, said terms, alone bool) {
 	b.rule.Limits = append(b.rule.Limits, &Limit{
 		Limit: limit, Unit: window.unit, Multiplier: window.multiplier,
 		Name: name, Shadow: said.shadow, Quota: said.quota,
-		OnStoreError: onStoreError, Priority: priority, Rule: b.rule, replaced: -1,
+		OnStoreError: onStoreError, Priority: priority, shared: shared, Rule: b.rule, replaced: -1,
 	})
 }
 

@@ -11,6 +11,7 @@ type defaults struct {
 	algorithm    string
 	onStoreError algorithm.FailurePolicy
 	priority     algorithm.Priority
+	shared       bool // by all regions
 }
 
 // readPolicy reads a document into the draft of its domain.
@@ -86,6 +87,7 @@ func readDefaults(at *value) defaults {
 		d.onStoreError = readFailurePolicy(at)
 	}
 	d.priority = readPriority(fields["priority"], d.priority)
+	d.shared = readRegion(fields["region"], d.shared)
 	return d
 }
 
@@ -116,9 +118,19 @@ func readPriority(at *value, above algorithm.Priority) algorithm.Priority {
 	return above
 }
 
+// readRegion reads whether all regions share a counter; absent is what is said
+// further above.
+func readRegion(at *value, above bool) bool {
+	if at == nil {
+		return above
+	}
+	word, ok := at.word("a choice", regionWords)
+	return word == "shared" || !ok && above
+}
+
 // overrides gives the overrides of a domain the defaults of its documents.
-// Where these differ, deny goes before error before local before allow, and
-// what is more important before what is less.
+// Where these differ, deny goes before error before local before allow, what is
+// more important before what is less, and one counter before one for each region.
 func (r *reader) overrides() {
 	d, said, first := r.draft.domain, r.defaults, r.draft.documents == 0
 	if first || strictness(said.onStoreError) > strictness(d.overrideOnFailed) {
@@ -128,6 +140,7 @@ func (r *reader) overrides() {
 		said.priority == algorithm.PriorityDefault && d.overridePriority == algorithm.PrioritySheddable {
 		d.overridePriority = said.priority
 	}
+	d.overrideShared = d.overrideShared || said.shared
 	r.draft.documents++
 }
 

@@ -41,11 +41,14 @@ type Domain struct {
 	root  level
 	head  []byte // Name as a netstring: how every counter key begins
 
+	region string // whose counters are not shared; empty: there are no regions
+
 	// What every override of a request has.
 	override         *Rule
 	overrideID       string
 	overrideOnFailed algorithm.FailurePolicy
 	overridePriority algorithm.Priority
+	overrideShared   bool
 }
 
 // Rules returns the domain's rules in the order of the files, a parent before
@@ -117,12 +120,16 @@ type Limit struct {
 	Priority     algorithm.Priority
 	Rule         *Rule
 
+	// Region is whose counters these are; empty: those of all regions.
+	Region string
+
 	// ID names the limit to people: domain/key=value/key, then the limit's
 	// name or window where the rule has several. It is unique within its
 	// Rules, printable, and at most 200 bytes long; all overrides of a domain
 	// share one.
 	ID string
 
+	shared   bool // region: shared
 	suffix   [suffixLength]byte
 	replaced int // number of Name among those that some rule replaces; -1: none does
 }

@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -115,6 +116,14 @@ config/ratelimitd.yaml:1: body: "maybe" is not true or false`,
 			`RATELIMITD_GRPC_ADDRESS: "8081" is no address; write host:port, or :port for every interface
 RATELIMITD_HTTP_ADDRESS: ":http" is no address; write host:port, or :port for every interface
 --admin-address: "" is no address; write host:port, or :port for every interface, or off`,
+		},
+		{
+			"a name in the file", "region: eu west\n", nil, nil,
+			`config/ratelimitd.yaml:1: region: "eu west" is no name; write up to 63 letters, digits, - and _`,
+		},
+		{
+			"a long name", "", []string{"RATELIMITD_REGION=" + strings.Repeat("x", 64)}, nil,
+			`RATELIMITD_REGION: "` + strings.Repeat("x", 64) + `" is no name; write up to 63 letters, digits, - and _`,
 		},
 		{
 			"Redis' address", "", []string{"RATELIMITD_REDIS_URL=redis.example:6379"}, nil,

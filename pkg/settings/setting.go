@@ -41,6 +41,12 @@ type Setting struct {
 // interface and port 0 for any free one. [Off] listens nowhere.
 type Address string
 
+// Name is a short word of [Setting.Allowed], or empty.
+type Name string
+
+// longestName is how many bytes a Name has at most.
+const longestName = 63
+
 // Off is the address of what does not listen.
 const Off Address = "off"
 
@@ -65,6 +71,8 @@ func (s *Setting) Kind() string {
 		return "address"
 	case *Secret:
 		return "secret"
+	case *Name:
+		return "name"
 	case *URL:
 		return "url"
 	}
@@ -89,6 +97,8 @@ func (s *Setting) Allowed() string {
 		return "bytes, or a number with KiB, MiB or GiB" + s.bounds()
 	case "address":
 		return strings.Join(append([]string{"host:port, or :port for every interface"}, s.Choices...), ", or ")
+	case "name":
+		return "up to " + strconv.Itoa(longestName) + " letters, digits, - and _"
 	case "url":
 		return "redis://host:port/db, rediss:// for TLS, unix:///path, redis://host:port,host:port of a Cluster, redis+sentinel://host:port,host:port/name"
 	}
@@ -119,6 +129,9 @@ func (s *Setting) parse(text string) (problem string) {
 		return s.checkAddress(text)
 	case *URL:
 		*to = URL(text)
+	case *Name:
+		*to = Name(text)
+		return s.checkName(text)
 	case *bool:
 		value, err := strconv.ParseBool(text)
 		if err != nil {
@@ -178,6 +191,14 @@ func (s *Setting) checkChoice(text string) (problem string) {
 	return fmt.Sprintf("%q is not %s%s", text, s.Allowed(), didYouMean(text, s.Choices))
 }
 
+func (s *Setting) checkName(text string) (problem string) {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+	if len(text) > longestName || strings.Trim(text, letters) != "" {
+		return fmt.Sprintf("%q is no name; write %s", text, s.Allowed())
+	}
+	return ""
+}
+
 func (s *Setting) checkAddress(text string) (problem string) {
 	_, port, err := net.SplitHostPort(text)
 	_, notNumber := strconv.ParseUint(port, 10, 16)
@@ -193,6 +214,8 @@ func (s *Setting) current() string {
 	case *string:
 		return *from
 	case *Address:
+		return string(*from)
+	case *Name:
 		return string(*from)
 	case *bool:
 		return strconv.FormatBool(*from)

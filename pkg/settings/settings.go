@@ -10,6 +10,7 @@ type Settings struct {
 
 	Policies string
 	Counting string
+	Region   Name
 
 	GRPCAddress            Address
 	HTTPAddress            Address

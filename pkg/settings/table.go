@@ -71,6 +71,11 @@ func policyRows(s *Settings) []Setting {
 			Doc: "How domains that do not say are counted. precise charges a request's limits together or not at all; " +
 				"reference charges each on its own, denied requests too, as envoyproxy/ratelimit does.",
 		},
+		{
+			Name: "region", target: &s.Region,
+			Doc: "The region of this replica. Limits whose policy does not say region: shared have a counter for each region then, also where " +
+				"all regions use one Redis. Empty is no region. Another region starts new counts.",
+		},
 	}
 }
 

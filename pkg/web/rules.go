@@ -51,6 +51,7 @@ type (
 		Quota        bool   `json:"quota_mode,omitempty"`
 		OnStoreError string `json:"on_store_error"`
 		Priority     string `json:"priority"`
+		Region       string `json:"region,omitempty"`
 	}
 )
 
@@ -75,7 +76,7 @@ func viewRule(rule *descriptors.Rule) ruleView {
 		l := limitView{
 			ID: limit.ID, Name: limit.Name, Algorithm: limit.Limit.Algorithm.Name, Requests: limit.Limit.Requests,
 			Window: shortDuration(limit.Limit.Window), Capacity: limit.Limit.Capacity, Overdraw: limit.Limit.Overdraw,
-			Shadow: limit.Shadow, Quota: limit.Quota, OnStoreError: policyName(limit.OnStoreError), Priority: limit.Priority.String(),
+			Shadow: limit.Shadow, Quota: limit.Quota, OnStoreError: policyName(limit.OnStoreError), Priority: limit.Priority.String(), Region: limit.Region,
 		}
 		if calendar := limit.Limit.Calendar; calendar != nil {
 			l.Calendar, l.TimeZone = true, "UTC"
@@ -174,6 +175,7 @@ func (l *limitView) text() string {
 		{l.Quota, "quota"},
 		{l.OnStoreError != policyName(algorithm.FailError), "on store error " + l.OnStoreError},
 		{l.Priority != algorithm.PriorityDefault.String(), l.Priority},
+		{l.Region != "", "region " + printable(l.Region)},
 		{l.Name != "", "named " + printable(l.Name)},
 	} {
 		if is.so {
