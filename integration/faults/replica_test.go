@@ -31,6 +31,24 @@ type replica struct {
 	asks       ratelimitv3.RateLimitServiceClient
 }
 
+// replicas is how many ratelimitd share a store.
+const replicas = 3
+
+// startFleet starts that many.
+func startFleet(t *testing.T, policies string, settings []string) []*replica {
+	t.Helper()
+	var fleet []*replica
+	for range replicas {
+		fleet = append(fleet, startReplica(t, policies, settings...))
+	}
+	return fleet
+}
+
+// onRedis are the settings for a Redis.
+func onRedis(url string) []string {
+	return []string{"STORE=redis", "REDIS_URL=" + url, "STORE_TIMEOUT=" + storeTimeout.String()}
+}
+
 // startReplica starts ratelimitd with settings NAME=value, without RATELIMITD_, and waits until it is ready.
 func startReplica(t *testing.T, policies string, settings ...string) *replica {
 	t.Helper()

@@ -86,9 +86,6 @@ var scenarios = []scenario{
 	},
 }
 
-// replicas is how many ratelimitd share a store.
-const replicas = 3
-
 func TestFaults(t *testing.T) {
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
@@ -106,12 +103,8 @@ func TestFaults(t *testing.T) {
 func (s *scenario) run(t *testing.T) *verdict {
 	t.Helper()
 	redis := redistest.Start(t, redistest.Options{Config: s.config})
-	rules, dir := ruleBook(t)
-	settings := append([]string{"STORE=redis", "REDIS_URL=" + redis.URL(), "STORE_TIMEOUT=" + storeTimeout.String()}, s.settings...)
-	var servers []*replica
-	for range replicas {
-		servers = append(servers, startReplica(t, dir, settings...))
-	}
+	rules, dir := ruleBook(t, kinds)
+	servers := startFleet(t, dir, append(onRedis(redis.URL()), s.settings...))
 	w := watch(t, []*goredis.Client{direct(t, redis)}, servers)
 	l := startLoad(t, servers, rules, rate, 1)
 	l.goOn(t, 600*time.Millisecond)
