@@ -188,58 +188,6 @@ func (b *syncBuffer) String() string {
 	return b.Buffer.String()
 }
 
-// The server becomes a replica: calls are refused, connections are dropped, and
-// nothing is taken for a denial.
-func TestRedisReadOnly(t *testing.T) {
-	s, other := redistest.Start(t, redistest.Options{}), redistest.Start(t, redistest.Options{})
-	r, _ := openRedis(t, s.URL(), nil)
-	l := limitOf(t, "fixed_window", 5, aLongTime)
-	ask1(t, r, "k", l, 1)
-	s.Do(t, "replicaof", "127.0.0.1", other.Port)
-	d := ask1(t, r, "k", l, 1)
-	if d.Outcome != algorithm.Undecided || !errors.Is(d.Err, ErrUnavailable) || !strings.Contains(d.Err.Error(), "READONLY") {
-		t.Errorf("at a replica: %v %v", d.Outcome, d.Err)
-	}
-	s.Do(t, "replicaof", "no", "one")
-	if d := ask1(t, r, "k", l, 1); d.Outcome != algorithm.Allowed {
-		t.Errorf("a master again: %v %v", d.Outcome, d.Err)
-	}
-}
-
-// Errors by which Redis refuses are no denials, and say what is wrong.
-func TestRedisRefusals(t *testing.T) {
-	s := redistest.Start(t, redistest.Options{User: "limiter", Password: "secret"})
-	l := limitOf(t, "fixed_window", 5, aLongTime)
-	open := func(change func(*RedisOptions)) decider {
-		r, _ := openRedis(t, s.URL(), change)
-		return r
-	}
-	good := open(nil)
-	want := func(d decider, kind error, words string) {
-		t.Helper()
-		got := ask1(t, d, "k", l, 1)
-		if got.Outcome != algorithm.Undecided || !errors.Is(got.Err, kind) || !strings.Contains(got.Err.Error(), words) {
-			t.Errorf("%v %v; want undecided, %v … %s", got.Outcome, got.Err, kind, words)
-		}
-	}
-	want(open(func(o *RedisOptions) { o.Server.Password = "wrong" }), ErrUnavailable, "WRONGPASS")
-	want(open(func(o *RedisOptions) { o.Server.Username, o.Server.Password = "", "" }), ErrUnavailable, "NOAUTH")
-	want(open(func(o *RedisOptions) { o.Server.DB = 99 }), ErrUnavailable, "DB index")
-
-	s.Do(t, "config", "set", "maxmemory", "1")
-	want(good, ErrUnavailable, "OOM")
-	s.Do(t, "config", "set", "maxmemory", "0")
-	if got := ask1(t, good, "k", l, 1); got.Outcome != algorithm.Allowed || got.After != 1 {
-		t.Errorf("with memory again: %v after %d, %v", got.Outcome, got.After, got.Err)
-	}
-	s.Do(t, "acl", "setuser", "limiter", "-script")
-	if got := ask1(t, open(nil), "k", l, 1); got.Outcome != algorithm.Allowed {
-		t.Errorf("a user without SCRIPT: %v %v", got.Outcome, got.Err)
-	}
-	s.Do(t, "acl", "setuser", "limiter", "-evalsha")
-	want(good, ErrUnavailable, "NOPERM")
-}
-
 // After a fail-over, in good order or by a crash, the store finds the new
 // master by itself.
 func TestRedisSentinelFailover(t *testing.T) {

@@ -48,13 +48,18 @@ var refusals = []struct {
 	{"ASK", giveUp, "the Cluster's nodes do not agree who owns a slot", true},
 	{"OOM", giveUp, "maxmemory is reached", false},
 	{"BUSY", giveUp, "another script runs too long", false},
+	{"UNKILLABLE", giveUp, "another script runs too long", false},
 	{"MISCONF", giveUp, "", false},
 	{"NOREPLICAS", giveUp, "", false},
 	{"NOAUTH", giveUp, "a password is needed", false},
 	{"WRONGPASS", giveUp, "", false},
 	{"NOPERM", giveUp, rights, false},
 	{"ERR The user executing the script can't run this command", giveUp, rights, false}, // so Redis 7.0 says NOPERM
+	{"ERR unknown command", giveUp, rights, false},
 	{"ERR max number of clients", giveUp, "", false},
+	{"DENIED", giveUp, "", false},
+	{"ERR AUTH", giveUp, "no password is set there", false},
+	{"ERR Client sent AUTH", giveUp, "no password is set there", false}, // before Redis 6
 	{"ERR invalid password", giveUp, "", false},
 	{"ERR invalid DB index", giveUp, "", false},
 	{"ERR DB index", giveUp, "", false},
@@ -82,6 +87,7 @@ func diagnose(err error) diagnosis {
 // diagnoseReply reads an error that Redis replied with. Before Redis 7 that of
 // a command within a script stands behind others.
 func diagnoseReply(text string) diagnosis {
+	text, _, _ = strings.Cut(text, ", with args beginning with:") // keys are for no log
 	for _, r := range refusals {
 		if strings.HasPrefix(text, r.prefix) || strings.Contains(text, ": -"+r.prefix+" ") {
 			if r.hint != "" {
