@@ -16,7 +16,7 @@ import (
 // load compiles the samples as the program does.
 func load(t *testing.T) ([]descriptors.File, *descriptors.Rules) {
 	t.Helper()
-	files, err := descriptors.ReadFS(Policies())
+	files, err := descriptors.ReadFS(Policies(), 0)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d samples, %v", len(files), err)
 	}
@@ -38,7 +38,7 @@ func TestEachSampleLoads(t *testing.T) {
 			}
 		}
 	}
-	folder, err := descriptors.ReadDir("policies")
+	folder, err := descriptors.ReadDir("policies", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -260,7 +260,7 @@ func wantEachRuleMet(t *testing.T, s *ratelimitd) {
 		pattern := `(?m)^ratelimitd_decisions_total\{domain="[a-z]+",outcome="(` + outcomes + `)",rule="` + regexp.QuoteMeta(id) + `"\} [1-9]`
 		return regexp.MustCompile(pattern).MatchString(text)
 	}
-	files, err := descriptors.ReadFS(config.Policies())
+	files, err := descriptors.ReadFS(config.Policies(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

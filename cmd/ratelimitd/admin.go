@@ -10,6 +10,9 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
 
+// maxAdminConnections is how many clients of the admin pages there may be.
+const maxAdminConnections = 64
+
 // adminListener adds TLS to the listener of the admin pages, if the settings
 // ask for it. Certificates are renewed while the program runs, so their files
 // are read for each connection, of which there are few.

@@ -186,7 +186,7 @@ func TestServeInAPod(t *testing.T) {
 func TestCheckEndsAtTheFirstSignal(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/a.yaml", "domain: t\ndescriptors: ["+strings.Repeat("a,", 8_000_000)+"]\n")
-	cmd := command(t, nil, "check", dir)
+	cmd := command(t, nil, "check", "--policies-max-size=20000000", dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,12 @@ import (
 
 // check compiles the policy files of a directory and says what they hold. Its
 // error holds every error in them.
-func check(out io.Writer, dir, counting string) error {
+func check(out io.Writer, dir, counting string, maxSize int64) error {
 	how, err := countingOf(counting)
 	if err != nil {
 		return err
 	}
-	files, err := descriptors.ReadDir(dir)
+	files, err := descriptors.ReadDir(dir, maxSize)
 	if err != nil {
 		return err
 	}

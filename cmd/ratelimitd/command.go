@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
 
@@ -71,6 +72,7 @@ func stopSignals() (context.Context, context.CancelFunc) {
 
 func checkCommand() *cobra.Command {
 	var counting string
+	var maxSize int64
 	cmd := &cobra.Command{
 		Use:   "check DIR",
 		Short: "Check the policy files of a directory",
@@ -84,8 +86,9 @@ say what the files hold. It needs no settings and starts nothing.`,
 		},
 	}
 	cmd.Flags().StringVar(&counting, "counting", settings.CountingPrecise, "how domains that do not say are counted: precise or reference")
+	cmd.Flags().Int64Var(&maxSize, "policies-max-size", descriptors.DefaultMaxSize, "the most bytes that all files may have together")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return check(cmd.OutOrStdout(), args[0], counting)
+		return check(cmd.OutOrStdout(), args[0], counting, maxSize)
 	}
 	return cmd
 }

@@ -48,6 +48,7 @@ func (m *Main) reloadOptions(apply func(*descriptors.Rules), registry prometheus
 		Dir:        m.Settings.Policies,
 		Files:      config.Policies(),
 		Compile:    descriptors.Options{Counting: counting, Region: string(m.Settings.Region)},
+		MaxSize:    int64(m.Settings.PoliciesMaxSize),
 		Apply:      apply,
 		Log:        m.log,
 		Registerer: registry,

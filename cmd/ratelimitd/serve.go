@@ -99,6 +99,10 @@ func (m *Main) Run(ctx context.Context) error {
 	running.Go(func() { ready.tell(background, grpcHealth) })
 	running.Go(func() { reloadOnHangup(background, policies) })
 
+	sockets.http = web.Bound(servers.http, sockets.http, m.Settings.HTTPMaxConnections)
+	if sockets.admin != nil {
+		sockets.admin = web.Bound(servers.admin, sockets.admin, maxAdminConnections)
+	}
 	failed := servers.serve(&running, sockets)
 	m.announce(sockets)
 	select {

@@ -15,10 +15,6 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/transport"
 )
 
-// maxHeaderList is well above what a proxy can be made to send, for a request
-// with more is an error, which lets it through.
-const maxHeaderList = 1 << 20
-
 // newTransport returns the server of the gRPC port. inline says that the store
 // never waits for anything.
 func newTransport(s *settings.Settings, rateLimit *service.Service, other http.Handler, inline bool, log *slog.Logger, registry prometheus.Registerer) (*transport.Server, error) {
@@ -33,7 +29,9 @@ func newTransport(s *settings.Settings, rateLimit *service.Service, other http.H
 		Mark:            mark,
 		Inline:          inline,
 		MaxMessage:      int(s.GRPCMaxMessage),
-		MaxHeaderList:   maxHeaderList,
+		MaxConnections:  s.GRPCMaxConnections,
+		MaxStreams:      s.GRPCMaxStreams,
+		MaxHeaderList:   int(s.GRPCMaxHeaderList),
 		ConnectionAge:   s.GRPCConnectionAge,
 		ConnectionGrace: grace,
 		Logger:          log,

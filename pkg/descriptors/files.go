@@ -1,6 +1,7 @@
 package descriptors
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,8 +22,9 @@ const maxFolders = 16
 // names are relative to the directory, with slashes.
 //
 // A directory without policy files is no error. A policy file that cannot be
-// read is one, and the error names it.
-func ReadDir(dir string) ([]File, error) {
+// read is one, and the error names it. So are files of together more than most
+// bytes; 0 means [DefaultMaxSize].
+func ReadDir(dir string, most int64) ([]File, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read policies: %w", err)
@@ -30,7 +32,7 @@ func ReadDir(dir string) ([]File, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("read policies: %s is not a directory", dir)
 	}
-	files, err := ReadFS(os.DirFS(dir))
+	files, err := ReadFS(os.DirFS(dir), most)
 	if err != nil {
 		return nil, fmt.Errorf("%w (in %s)", err, dir)
 	}
@@ -38,50 +40,53 @@ func ReadDir(dir string) ([]File, error) {
 }
 
 // ReadFS is ReadDir for the root of a file system.
-func ReadFS(fsys fs.FS) ([]File, error) {
-	files, err := readFolder(fsys, ".", 0)
-	if err != nil {
+func ReadFS(fsys fs.FS, most int64) ([]File, error) {
+	r := folderReader{fsys: fsys, most: cmp.Or(most, DefaultMaxSize)}
+	if err := r.read(".", 0); err != nil {
 		return nil, fmt.Errorf("read policies: %w", err)
 	}
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
-	return files, nil
+	slices.SortFunc(r.files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	return r.files, nil
 }
 
-func readFolder(fsys fs.FS, folder string, depth int) ([]File, error) {
+// folderReader collects the policy files of a file system.
+type folderReader struct {
+	fsys  fs.FS
+	most  int64 // bytes that all files may have together
+	size  int64 // that those so far have
+	files []File
+}
+
+func (r *folderReader) read(folder string, depth int) error {
 	if depth > maxFolders {
-		return nil, fmt.Errorf("%s: folders are nested more than %d deep, or a symbolic link leads back", folder, maxFolders)
+		return fmt.Errorf("%s: folders are nested more than %d deep, or a symbolic link leads back", folder, maxFolders)
 	}
-	entries, err := fs.ReadDir(fsys, folder)
+	entries, err := fs.ReadDir(r.fsys, folder)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var files []File
 	for _, entry := range entries {
 		name := path.Join(folder, entry.Name())
 		if strings.HasPrefix(entry.Name(), ".") || !mayHoldPolicy(entry) {
 			continue
 		}
-		info, err := fs.Stat(fsys, name) // follows a link
+		info, err := fs.Stat(r.fsys, name) // follows a link
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && !isPolicy(entry.Name()):
 			continue // a link to nowhere
 		case err != nil:
-			return nil, err
+			return err
 		case info.IsDir():
-			below, err := readFolder(fsys, name, depth+1)
-			if err != nil {
-				return nil, err
+			if err := r.read(name, depth+1); err != nil {
+				return err
 			}
-			files = append(files, below...)
 		case isPolicy(entry.Name()):
-			file, err := readFile(fsys, name, info)
-			if err != nil {
-				return nil, err
+			if err := r.readFile(name, info); err != nil {
+				return err
 			}
-			files = append(files, file)
 		}
 	}
-	return files, nil
+	return nil
 }
 
 // mayHoldPolicy leaves out other files without a look at them.
@@ -95,13 +100,17 @@ func isPolicy(name string) bool {
 
 // readFile reads a file of a size that policies have. It opens nothing that
 // could make it wait, such as a pipe.
-func readFile(fsys fs.FS, name string, info fs.FileInfo) (File, error) {
+func (r *folderReader) readFile(name string, info fs.FileInfo) error {
+	r.size += info.Size()
 	switch {
 	case !info.Mode().IsRegular():
-		return File{}, fmt.Errorf("%s is not a regular file", name)
+		return fmt.Errorf("%s is not a regular file", name)
 	case info.Size() > MaxFileSize:
-		return File{}, fmt.Errorf("%s has %d bytes; at most %d are allowed", name, info.Size(), MaxFileSize)
+		return fmt.Errorf("%s has %d bytes; at most %d are allowed", name, info.Size(), MaxFileSize)
+	case r.size > r.most:
+		return fmt.Errorf("the files up to %s have %d bytes together; the setting policies_max_size allows %d", name, r.size, r.most)
 	}
-	text, err := fs.ReadFile(fsys, name)
-	return File{Name: name, Text: text}, err
+	text, err := fs.ReadFile(r.fsys, name)
+	r.files = append(r.files, File{Name: name, Text: text})
+	return err
 }

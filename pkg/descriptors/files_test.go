@@ -59,7 +59,7 @@ func TestReadDir(t *testing.T) {
 		}, "team/a.yaml=a team/more/b.yaml=b z.yaml=z"},
 		{"nothing", map[string]string{"x.txt": "no"}, ""},
 	} {
-		files, err := ReadDir(tree(t, row.files))
+		files, err := ReadDir(tree(t, row.files), 0)
 		if err != nil {
 			t.Errorf("%s: %v", row.what, err)
 		} else if got := listed(files); got != row.want {
@@ -85,7 +85,7 @@ func TestReadDirErrorsNameTheFile(t *testing.T) {
 		{filepath.Join(t.TempDir(), "missing"), "missing"},
 		{filepath.Join(tree(t, map[string]string{"a.yaml": "a"}), "a.yaml"), "is not a directory"},
 	} {
-		files, err := ReadDir(row.dir)
+		files, err := ReadDir(row.dir, 0)
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("got %d files and error %v, want an error with %q", len(files), err, row.want)
 		}
@@ -98,8 +98,20 @@ func TestReadFS(t *testing.T) {
 		"a/c.yaml":    {Data: []byte("c")},
 		"a/.d.yaml":   {Data: []byte("no")},
 		"policies.go": {Data: []byte("no")},
-	})
+	}, 0)
 	if err != nil || listed(files) != "a/c.yaml=c b.yaml=b" {
 		t.Errorf("got %s, %v", listed(files), err)
+	}
+}
+
+// TestReadFSIsBounded by what the files have together.
+func TestReadFSIsBounded(t *testing.T) {
+	files := fstest.MapFS{"a.yaml": {Data: make([]byte, 60)}, "b/b.yaml": {Data: make([]byte, 60)}, "b/c.txt": {Data: make([]byte, 600)}}
+	if got, err := ReadFS(files, 120); err != nil || len(got) != 2 {
+		t.Errorf("got %d, %v", len(got), err)
+	}
+	const want = "read policies: the files up to b/b.yaml have 120 bytes together; the setting policies_max_size allows 119"
+	if _, err := ReadFS(files, 119); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -49,7 +49,7 @@ func cases(t testing.TB, folder string) map[string][]File {
 		name, isYAML := strings.CutSuffix(entry.Name(), ".yaml")
 		switch {
 		case entry.IsDir():
-			files, err := ReadDir(path)
+			files, err := ReadDir(path, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,10 @@ type Options struct {
 	// either, all policies come by [Loader.Offer].
 	Files fs.FS
 
+	// MaxSize is how many bytes the files may have together; 0 means
+	// [descriptors.DefaultMaxSize].
+	MaxSize int64
+
 	// Compile goes to [descriptors.Compile].
 	Compile descriptors.Options
 
@@ -239,8 +243,8 @@ func (l *Loader) read() (set, error) {
 	var files []descriptors.File
 	var err error
 	if l.o.Dir == "" {
-		files, err = descriptors.ReadFS(l.o.Files)
-	} else if files, err = descriptors.ReadDir(l.o.Dir); err == nil && len(files) == 0 {
+		files, err = descriptors.ReadFS(l.o.Files, l.o.MaxSize)
+	} else if files, err = descriptors.ReadDir(l.o.Dir, l.o.MaxSize); err == nil && len(files) == 0 {
 		err = fmt.Errorf("no policy files (*.yaml, *.yml) in %s", l.o.Dir)
 	}
 	return newSet(files, err), err

@@ -8,9 +8,10 @@ import "time"
 type Settings struct {
 	Config string
 
-	Policies string
-	Counting string
-	Region   Name
+	Policies        string
+	PoliciesMaxSize Size
+	Counting        string
+	Region          Name
 
 	GRPCAddress            Address
 	HTTPAddress            Address
@@ -21,10 +22,14 @@ type Settings struct {
 	AdminTLSKeyFile        string
 	AdminTLSClientCAFile   string
 	GRPCMaxMessage         Size
+	GRPCMaxHeaderList      Size
+	GRPCMaxConnections     int
+	GRPCMaxStreams         int
 	GRPCConnectionAge      time.Duration
 	GRPCConnectionAgeGrace time.Duration
 	GRPCReflection         bool
 	HTTPMaxBody            Size
+	HTTPMaxConnections     int
 	MaxDescriptors         int
 
 	Store         string

@@ -67,6 +67,10 @@ func policyRows(s *Settings) []Setting {
 				"and a bad one leaves the last good rules in force. Empty uses the samples inside the program.",
 		},
 		{
+			Name: "policies_max_size", target: &s.PoliciesMaxSize, Default: "4MiB", Min: "1KiB", Max: "1GiB",
+			Doc: "The most that all policy files may have together, and no single one more than 16MiB. To load them takes about 60 times as much memory; 4MiB are some 60,000 rules.",
+		},
+		{
 			Name: "counting", target: &s.Counting, Default: CountingPrecise, Choices: []string{CountingPrecise, CountingReference},
 			Doc: "How domains that do not say are counted. precise charges a request's limits together or not at all; " +
 				"reference charges each on its own, denied requests too, as envoyproxy/ratelimit does.",
@@ -122,6 +126,19 @@ func listenRows(s *Settings) []Setting {
 			Doc: "The largest request. A larger one is not read, and is answered OVER_LIMIT: do not go below what clients can make Envoy send.",
 		},
 		{
+			Name: "grpc_max_header_list", target: &s.GRPCMaxHeaderList, Default: "1MiB", Min: "4KiB", Max: "16MiB",
+			Doc: "The most that the headers of a call may take, 32 bytes for each of them besides. A larger call is an error, which may let a request through: do not go below what clients can make Envoy send.",
+		},
+		{
+			Name: "grpc_max_connections", target: &s.GRPCMaxConnections, Default: "4096", Min: "1", Max: "1000000",
+			Doc: "The most connections of gRPC. Further ones are closed at once. Envoy has one for each worker thread.",
+		},
+		{
+			Name: "grpc_max_streams", target: &s.GRPCMaxStreams, Default: "4096", Min: "1", Max: "1000000",
+			Doc: "The most calls that a connection may have open. Envoy opens another connection when it needs more. " +
+				"Whatever this and grpc_max_connections say: when clients together leave more than 128 MiB unfinished, those that stall for a second are cut off.",
+		},
+		{
 			Name: "grpc_connection_age", target: &s.GRPCConnectionAge, Default: "1h", Min: "0s",
 			Doc: "After this time, give or take a tenth, a connection is asked to close, so that clients spread over new replicas. 0s is never.",
 		},
@@ -136,6 +153,10 @@ func listenRows(s *Settings) []Setting {
 		{
 			Name: "http_max_body", target: &s.HTTPMaxBody, Default: "1MiB", Min: "1KiB", Max: "1GiB",
 			Doc: "The largest body of a request to /json.",
+		},
+		{
+			Name: "http_max_connections", target: &s.HTTPMaxConnections, Default: "1024", Min: "1", Max: "1000000",
+			Doc: "The most connections of HTTP. For a further one, the one that has been idle longest is closed, or itself if all are in use. The admin pages have 64.",
 		},
 		{
 			Name: "max_descriptors", target: &s.MaxDescriptors, Default: "512", Min: "1", Max: "65536",

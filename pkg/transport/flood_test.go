@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -307,4 +308,61 @@ func TestResetsWhileTheWindowIsClosed(t *testing.T) {
 	if len(c.waiting) > 100 {
 		t.Errorf("%d wait", len(c.waiting))
 	}
+}
+
+// Connections past the bound are closed at once, and those that are open go on.
+func TestConnectionsAreBounded(t *testing.T) {
+	s, addr := start(t, Options{MaxConnections: 2})
+	first, second := dial(t, addr), dial(t, addr)
+	first.says(1, "x", "x")
+	second.says(1, "x", "x")
+	for range 3 {
+		third, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		third.SetDeadline(time.Now().Add(patience))
+		if n, err := third.Read(make([]byte, 1)); n > 0 || err == nil || strings.Contains(err.Error(), "timeout") {
+			t.Errorf("the third got %d bytes, %v", n, err)
+		}
+		third.Close()
+	}
+	first.says(3, "x", "x")
+	second.nc.Close()
+	waitFor(t, "a place", func() bool { return s.connections() == 1 })
+	dial(t, addr).says(1, "x", "x")
+}
+
+// When much is kept for clients, those that stall lose it after a second,
+// whatever time they have asked for; calls that are complete are answered.
+func TestStallingClientsLoseWhatTheyHold(t *testing.T) {
+	s, addr := start(t, Options{WriteTimeout: time.Hour, MaxHeld: 50 * streamSize})
+	p := dial(t, addr)
+	for id := uint32(1); id < 200; id += 2 {
+		p.headers(id, false, with("grpc-timeout: 1H")...)
+	}
+	p.settle()
+	c := s.only(t)
+	open := func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return len(c.streams)
+	}
+	if n := open(); n != 100 {
+		t.Fatalf("%d streams are open", n)
+	}
+	p.says(201, "x", "x")
+	waitFor(t, "the streams to be reset", func() bool { return open() == 0 })
+	p.says(203, "x", "x")
+}
+
+// Streams of other methods are bounded over all connections.
+func TestOtherStreamsAreBoundedTogether(t *testing.T) {
+	s, addr := start(t, Options{Other: http.NotFoundHandler()})
+	s.others.Store(maxOthers)
+	p := dial(t, addr)
+	p.headers(1, false, with(":path: /other/Method")...)
+	p.wasReset(1, http2.ErrCodeRefusedStream)
+	s.others.Store(0)
+	p.says(3, "x", "x")
 }

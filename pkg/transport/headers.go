@@ -99,7 +99,7 @@ func (c *conn) onBlock(f *frame, block []byte) {
 	case f.flags.Has(flagItself) || h.malformed:
 		c.annoy(1)
 		c.resetID(f.stream, http2.ErrCodeProtocol)
-	case len(c.streams) >= c.server.options.MaxStreams || h.other && c.others >= maxOther:
+	case len(c.streams) >= c.server.options.MaxStreams || h.other && (c.others >= maxOther || c.server.others.Load() >= maxOthers):
 		c.annoy(1)
 		c.server.metrics.refused.Inc()
 		c.resetID(f.stream, http2.ErrCodeRefusedStream)

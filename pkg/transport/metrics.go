@@ -8,7 +8,7 @@ import (
 )
 
 type metrics struct {
-	accepted, closed, cutOff, panics                          prometheus.Counter
+	accepted, closed, cutOff, refusedConns, panics            prometheus.Counter
 	answered, late, reset, rejected, refused, tooLarge, other prometheus.Counter
 	goaways                                                   *prometheus.CounterVec
 }
@@ -22,17 +22,18 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		Help: "Calls by what became of them: answered by the service, late (the deadline had passed), reset by the client before that, rejected as no proper call, refused for their number, other (another method).",
 	}, []string{"outcome"})
 	m := &metrics{
-		accepted: counter("connections_total", "Connections accepted."),
-		closed:   counter("connections_closed_total", "Connections closed."),
-		cutOff:   counter("connections_cut_off_total", "Connections closed because the client was silent, slow to read, or kept a connection too long."),
-		panics:   counter("panics_total", "Panics caught while handling calls."),
-		tooLarge: counter("too_large_messages_total", "Requests whose message was too large to be kept."),
-		answered: calls.WithLabelValues("answered"),
-		late:     calls.WithLabelValues("late"),
-		reset:    calls.WithLabelValues("reset"),
-		rejected: calls.WithLabelValues("rejected"),
-		refused:  calls.WithLabelValues("refused"),
-		other:    calls.WithLabelValues("other"),
+		accepted:     counter("connections_total", "Connections accepted."),
+		closed:       counter("connections_closed_total", "Connections closed."),
+		cutOff:       counter("connections_cut_off_total", "Connections closed because the client was silent, slow to read, or kept a connection too long."),
+		refusedConns: counter("connections_refused_total", "Connections closed at once because as many as may be were open."),
+		panics:       counter("panics_total", "Panics caught while handling calls."),
+		tooLarge:     counter("too_large_messages_total", "Requests whose message was too large to be kept."),
+		answered:     calls.WithLabelValues("answered"),
+		late:         calls.WithLabelValues("late"),
+		reset:        calls.WithLabelValues("reset"),
+		rejected:     calls.WithLabelValues("rejected"),
+		refused:      calls.WithLabelValues("refused"),
+		other:        calls.WithLabelValues("other"),
 		goaways: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "ratelimitd_grpc_goaways_total",
 			Help: "GOAWAY sent, by HTTP/2 error code; NO_ERROR is for connections that were old, or when the server stopped.",
@@ -41,7 +42,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.accepted, m.closed, m.cutOff, m.panics, m.tooLarge, calls, m.goaways} {
+	for _, c := range []prometheus.Collector{m.accepted, m.closed, m.cutOff, m.refusedConns, m.panics, m.tooLarge, calls, m.goaways} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("register the metrics of the transport: %w", err)
 		}

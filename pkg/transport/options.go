@@ -53,8 +53,17 @@ type Options struct {
 	// that has more waiting is cut off. 16 MiB.
 	MaxUnsent int
 
-	// MaxStreams is the number of streams that a client may have open. 16,384.
-	// At most 128 of them can be for Other.
+	// MaxConnections is how many connections may be open. Further ones are
+	// closed at once. 4,096.
+	MaxConnections int
+
+	// MaxHeld is about how many bytes may be kept for all clients together: open
+	// streams, unfinished requests, and replies that they do not take. Beyond
+	// that those are cut off that do not go on for a second. 128 MiB.
+	MaxHeld int
+
+	// MaxStreams is the number of streams that a client may have open. 4,096.
+	// At most 128 of them can be for Other, and 4,096 of all clients together.
 	MaxStreams int
 
 	// MaxHeaderList bounds the headers of a request: the sum of names, values,
@@ -86,15 +95,20 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// maxOther is how many streams of a connection Other may serve at a time.
-const maxOther = 128
+// How many streams Other may serve at a time, of one connection and of all.
+const (
+	maxOther  = 128
+	maxOthers = 4096
+)
 
 func (o *Options) setDefaults() {
 	o.Takeover = cmp.Or(o.Takeover, time.Millisecond)
 	o.MaxMessage = cmp.Or(o.MaxMessage, 64<<20)
 	o.MaxBuffered = cmp.Or(o.MaxBuffered, o.MaxMessage+1<<20)
 	o.MaxUnsent = cmp.Or(o.MaxUnsent, 16<<20)
-	o.MaxStreams = cmp.Or(o.MaxStreams, 16<<10)
+	o.MaxConnections = cmp.Or(o.MaxConnections, 4<<10)
+	o.MaxHeld = cmp.Or(o.MaxHeld, 128<<20)
+	o.MaxStreams = cmp.Or(o.MaxStreams, 4<<10)
 	o.MaxHeaderList = cmp.Or(o.MaxHeaderList, 64<<10)
 	o.HandshakeTimeout = cmp.Or(o.HandshakeTimeout, 10*time.Second)
 	o.WriteTimeout = cmp.Or(o.WriteTimeout, 10*time.Second)

@@ -49,6 +49,7 @@ func (c *conn) openOther(call *Call, h *head) {
 	}
 	call.other = e
 	c.others++
+	c.server.others.Add(1)
 	c.server.metrics.other.Inc()
 	go e.serve(request.WithContext(ctx))
 }
@@ -62,6 +63,7 @@ func (e *exchange) serve(request *http.Request) {
 	defer c.mu.Unlock()
 	c.now = time.Now()
 	c.others--
+	c.server.others.Add(-1)
 	if !e.call.gone {
 		if panicked {
 			c.reset(e.call, http2.ErrCodeInternal)

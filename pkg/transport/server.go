@@ -20,6 +20,7 @@ type Server struct {
 	metrics  *metrics
 	calls    sync.Pool    // of *Call
 	buffered atomic.Int64 // sum of conn.buffered
+	others   atomic.Int64 // sum of conn.others
 	panicked atomic.Int64 // when a panic was last logged, in Unix seconds
 
 	mu        sync.Mutex
@@ -105,8 +106,12 @@ func (s *Server) add(listener net.Listener) bool {
 func (s *Server) serve(nc net.Conn) {
 	c := newConn(s, nc)
 	s.mu.Lock()
-	if s.stopped {
+	full := len(s.conns) >= s.options.MaxConnections
+	if s.stopped || full {
 		s.mu.Unlock()
+		if full {
+			s.metrics.refusedConns.Inc()
+		}
 		nc.Close()
 		return
 	}

@@ -12,6 +12,7 @@ import (
 func (s *Server) tend(stop <-chan struct{}) {
 	ticker := time.NewTicker(s.options.tick())
 	defer ticker.Stop()
+	patience := s.options.WriteTimeout
 	for {
 		select {
 		case <-stop:
@@ -21,31 +22,41 @@ func (s *Server) tend(stop <-chan struct{}) {
 		s.mu.Lock()
 		conns := s.all()
 		s.mu.Unlock()
+		held := 0
 		for _, c := range conns {
-			c.tend(time.Now())
+			held += c.tend(time.Now(), patience)
+		}
+		patience = s.options.WriteTimeout
+		if held > s.options.MaxHeld {
+			patience = min(patience, haste)
 		}
 	}
 }
 
-// tend does what the time asks for.
-func (c *conn) tend(now time.Time) {
+// haste is how long a client may take to go on when all clients together have
+// more kept for them than they may.
+const haste = time.Second
+
+// tend does what the time asks for, for a client that may take so long to go on
+// with what it has begun. It returns about how many bytes are kept for it.
+func (c *conn) tend(now time.Time, patience time.Duration) (held int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return
+		return 0
 	}
 	c.now = now
 	o := &c.server.options
 	switch {
 	case !c.settled && now.Sub(c.opened) > o.HandshakeTimeout,
 		!c.settled && c.drainEarly && now.Sub(c.drainSince) > settleTimeout,
-		c.writing && now.Sub(c.wroteAt) > o.WriteTimeout,
-		c.blockHead.stream != 0 && now.Sub(c.heard) > o.WriteTimeout,
+		c.writing && now.Sub(c.wroteAt) > patience,
+		c.blockHead.stream != 0 && now.Sub(c.heard) > patience,
 		!c.pinged.IsZero() && now.Sub(c.pinged) > o.KeepaliveTimeout && c.heard.Before(c.pinged),
 		c.draining != running && now.Sub(c.drainSince) > o.ConnectionGrace:
 		c.server.metrics.cutOff.Inc()
 		c.close()
-		return
+		return 0
 	}
 	if !c.pinged.IsZero() && !c.heard.Before(c.pinged) {
 		c.pinged = time.Time{}
@@ -60,7 +71,7 @@ func (c *conn) tend(now time.Time) {
 	if c.draining == asked && now.Sub(c.drainSince) > drainTimeout {
 		c.lastCall()
 	}
-	c.expire(now)
+	c.expire(now, patience)
 	c.trim(now)
 	if c.busy && now.Sub(c.began) > time.Second && !c.armed {
 		c.arm(1)
@@ -68,15 +79,23 @@ func (c *conn) tend(now time.Time) {
 	if len(c.out) > 0 && !c.writing {
 		go c.push()
 	}
+	return streamSize*len(c.streams) + len(c.out) + c.unsent + int(c.buffered)
 }
 
+// streamSize is about what an open stream takes, without its message and reply.
+const streamSize = 512
+
 // expire ends streams that the client leaves unfinished, or does not take the
-// answer of, for longer than a client can be thought to wait.
-func (c *conn) expire(now time.Time) {
+// answer of, for longer than a client can be thought to wait: the patience, and
+// unless memory runs short the time that it gave itself.
+func (c *conn) expire(now time.Time, patience time.Duration) {
 	for _, call := range c.streams {
 		stuck := !call.ended || len(call.rest) > 0
-		patient := c.server.options.WriteTimeout + min(call.allowed, time.Minute)
-		if stuck && call.other == nil && now.Sub(call.opened) > patient {
+		most := patience
+		if patience == c.server.options.WriteTimeout {
+			most += min(call.allowed, time.Minute)
+		}
+		if stuck && call.other == nil && now.Sub(call.opened) > most {
 			c.reset(call, http2.ErrCodeCancel)
 		}
 	}
