@@ -59,7 +59,6 @@ type Redis struct {
 	calls   sync.Pool // *scriptCall
 	lanes   sync.Map  // string, the address of a server, to *lane
 	log     *slog.Logger
-	warned  sync.Once // about eviction
 	undos   chan struct{}
 	undoing sync.WaitGroup
 	timeout time.Duration
@@ -67,6 +66,8 @@ type Redis struct {
 	metrics *redisMetrics
 	failing *sparingLog
 	health  *health
+
+	inspector *inspector
 }
 
 // slack is how long Redis keeps a key after its state has come to equal one
@@ -100,6 +101,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 		failing: newSparingLog(o.Log, time.Second),
 	}
 	r.cluster, _ = client.(*redis.ClusterClient)
+	r.inspector = newInspector(o.Registerer, r.log)
 	showBreakers(o.Registerer, r.breakersShut)
 	r.health = watch(r.connect, r.metrics.up, r.log)
 	return r, nil

@@ -214,19 +214,6 @@ func TestRedisTLSTrustsOnlyItsAuthority(t *testing.T) {
 	}
 }
 
-// Redis may be told to drop counters when its memory is full: that is said.
-func TestRedisWarnsOfEviction(t *testing.T) {
-	for policy, want := range map[string]bool{"noeviction": false, "allkeys-lru": true, "volatile-ttl": true} {
-		s := redistest.Start(t, redistest.Options{Config: []string{"maxmemory 100mb", "maxmemory-policy " + policy}})
-		var log syncBuffer
-		r, _ := openRedis(t, s.URL(), func(o *RedisOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
-		awaitReady(t, r)
-		if got := strings.Contains(log.String(), "maxmemory_policy="+policy); got != want {
-			t.Errorf("%s: warned %v, want %v", policy, got, want)
-		}
-	}
-}
-
 // Close ends all goroutines of a store.
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	before := goroutines()

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -23,7 +24,8 @@ func (r *Redis) Ping(ctx context.Context) error {
 }
 
 // connect is what the watch asks: a ping, and the script where it is missing,
-// so that the first requests do not carry its text.
+// so that the first requests do not carry its text. A server that answers is
+// looked at besides.
 func (r *Redis) connect(ctx context.Context) error {
 	load := func(ctx context.Context, node redis.Cmdable) error {
 		there, err := node.ScriptExists(ctx, r.sha).Result()
@@ -35,28 +37,21 @@ func (r *Redis) connect(ctx context.Context) error {
 		}
 		return err
 	}
-	if r.cluster != nil {
-		return r.eachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return load(ctx, node) })
-	}
-	if err := load(ctx, r.client); err != nil {
+	if r.cluster == nil {
+		err := load(ctx, r.client)
+		if err == nil {
+			r.inspector.visit(ctx, "", r.client)
+		}
 		return err
 	}
-	r.warned.Do(func() { r.warnOfEviction(ctx) })
-	return nil
-}
-
-// warnOfEviction says so when Redis may drop counters that are in use: a limit
-// would begin anew, and nobody would see why.
-func (r *Redis) warnOfEviction(ctx context.Context) {
-	info, err := r.client.InfoMap(ctx, "memory").Result()
-	if err != nil {
-		return // no permission to ask is no reason to warn
+	for _, address := range r.inspector.forget(time.Now()) {
+		r.lanes.Delete(address)
 	}
-	memory := info["Memory"]
-	if policy := memory["maxmemory_policy"]; memory["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
-		r.log.Warn("redis drops counters that are in use when its memory is full: set maxmemory-policy to noeviction",
-			"maxmemory_policy", policy)
-	}
+	return r.eachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		err := load(ctx, node)
+		r.inspector.visit(ctx, node.Options().Addr, node)
+		return err
+	})
 }
 
 // eachMaster runs f on all masters of the Cluster. It fails when none succeeds.
