@@ -39,26 +39,7 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 			close:   memory.Close,
 		}, nil
 	}
-	server, err := redisServer(s)
-	if err != nil {
-		return nil, err
-	}
-	redis, err := backend.NewRedis(backend.RedisOptions{
-		Server: server,
-		TLS: backend.RedisTLS{
-			CAFile:     s.RedisTLSCAFile,
-			CertFile:   s.RedisTLSCertFile,
-			KeyFile:    s.RedisTLSKeyFile,
-			ServerName: s.RedisTLSServerName,
-			SkipVerify: s.RedisTLSSkipVerify,
-		},
-		DialTimeout: s.RedisDialTimeout,
-		Budget:      s.StoreTimeout,
-		ReadTimeout: max(backend.DefaultReadTimeout, s.StoreTimeout),
-		PoolSize:    s.RedisPoolSize,
-		Registerer:  registry,
-		Log:         log,
-	})
+	redis, err := openRedis(s, log, registry)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +64,30 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 			_ = redis.Close()
 		},
 	}, nil
+}
+
+// openRedis opens the store in Redis, with nothing on it.
+func openRedis(s *settings.Settings, log *slog.Logger, registry prometheus.Registerer) (*backend.Redis, error) {
+	server, err := redisServer(s)
+	if err != nil {
+		return nil, err
+	}
+	return backend.NewRedis(backend.RedisOptions{
+		Server: server,
+		TLS: backend.RedisTLS{
+			CAFile:     s.RedisTLSCAFile,
+			CertFile:   s.RedisTLSCertFile,
+			KeyFile:    s.RedisTLSKeyFile,
+			ServerName: s.RedisTLSServerName,
+			SkipVerify: s.RedisTLSSkipVerify,
+		},
+		DialTimeout: s.RedisDialTimeout,
+		Budget:      s.StoreTimeout,
+		ReadTimeout: max(backend.DefaultReadTimeout, s.StoreTimeout),
+		PoolSize:    s.RedisPoolSize,
+		Registerer:  registry,
+		Log:         log,
+	})
 }
 
 // redisServer says where Redis is and as whom to log in. The settings of their
