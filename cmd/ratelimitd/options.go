@@ -44,9 +44,13 @@ func budget(s *settings.Settings) time.Duration {
 
 func (m *Main) reloadOptions(apply func(*descriptors.Rules), registry prometheus.Registerer) reload.Options {
 	counting, _ := countingOf(m.Settings.Counting) // checked by package settings
+	samples := config.Policies()
+	if m.Settings.XDSServer != "" {
+		samples = nil // the control plane says what there is
+	}
 	return reload.Options{
 		Dir:        m.Settings.Policies,
-		Files:      config.Policies(),
+		Files:      samples,
 		Compile:    descriptors.Options{Counting: counting, Region: string(m.Settings.Region)},
 		MaxSize:    int64(m.Settings.PoliciesMaxSize),
 		Apply:      apply,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +19,7 @@ type readiness struct {
 	mode     string // of settings.Readiness
 	policies func() reload.Status
 	store    func() error // nil: the store answers
+	plane    func() error // nil: no control plane is wanted, or one is there
 
 	contacted atomic.Bool // the store has answered once
 	draining  atomic.Bool // the program was told to stop
@@ -29,27 +31,56 @@ func (r *readiness) health() web.Health {
 	if store == nil {
 		r.contacted.Store(true)
 	}
+	none := r.withoutPolicies(policies)
 	switch {
 	case r.draining.Load():
 		return web.Health{Reason: "not ready: stopping"}
-	case policies.Rules == nil && policies.Err != nil:
-		return web.Health{Reason: "not ready: no policy is in force:\n" + policies.Err.Error()}
-	case policies.Rules == nil:
-		return web.Health{Reason: "not ready: no policy is in force yet"}
-	case store != nil && (r.mode == settings.ReadyWithStore || r.mode == settings.ReadyWithFirstContact && !r.contacted.Load()):
+	case none != "" && r.mode != settings.ReadyWhenListening:
+		return web.Health{Reason: "not ready: " + none}
+	case store != nil && r.needsStore():
 		return web.Health{Reason: "not ready: " + store.Error()}
 	}
-	h := web.Health{Ready: true}
+	var wrong []string
 	if store != nil {
-		h.Reason = "degraded: " + store.Error()
+		wrong = append(wrong, "degraded: "+store.Error())
 	}
+	if none != "" {
+		wrong = append(wrong, "degraded: "+none)
+	} else {
+		wrong = append(wrong, r.outdated(policies)...)
+	}
+	return web.Health{Ready: true, Reason: strings.Join(wrong, "\n")}
+}
+
+func (r *readiness) needsStore() bool {
+	return r.mode == settings.ReadyWithStore || r.mode == settings.ReadyWithFirstContact && !r.contacted.Load()
+}
+
+// withoutPolicies says why no policy is in force; empty: some are.
+func (r *readiness) withoutPolicies(policies reload.Status) string {
+	if policies.Rules != nil {
+		return ""
+	}
+	text := "no policy is in force yet"
 	if policies.Err != nil {
-		if h.Reason != "" {
-			h.Reason += "\n"
-		}
-		h.Reason += "degraded: the last change of the policies was refused; the rules from before stay in force:\n" + policies.Err.Error()
+		text = "no policy is in force:\n" + policies.Err.Error()
 	}
-	return h
+	if err := r.plane(); err != nil {
+		text += "\n" + err.Error()
+	}
+	return text
+}
+
+// outdated says why the policies in force may not be the newest.
+func (r *readiness) outdated(policies reload.Status) []string {
+	var wrong []string
+	if policies.Err != nil {
+		wrong = append(wrong, "degraded: the last change of the policies was refused; the rules from before stay in force:\n"+policies.Err.Error())
+	}
+	if err := r.plane(); err != nil {
+		wrong = append(wrong, "degraded: "+err.Error()+"; what it said last stays in force")
+	}
+	return wrong
 }
 
 // healthEvery is how often the gRPC health service is told.

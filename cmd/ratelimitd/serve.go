@@ -69,8 +69,12 @@ func (m *Main) Run(ctx context.Context) error {
 		return err
 	}
 	policies.Load()
+	plane, err := m.openControlPlane(policies, registry)
+	if err != nil {
+		return err
+	}
 
-	ready := &readiness{mode: m.Settings.Readiness, policies: policies.Status, store: store.ready}
+	ready := &readiness{mode: m.Settings.Readiness, policies: policies.Status, store: store.ready, plane: plane.err}
 	grpcHealth := health.NewServer()
 	ready.tellOnce(grpcHealth)
 
@@ -96,6 +100,7 @@ func (m *Main) Run(ctx context.Context) error {
 	defer running.Wait()
 	defer stopBackground()
 	running.Go(func() { _ = policies.Run(background) })
+	running.Go(func() { plane.run(background) })
 	running.Go(func() { ready.tell(background, grpcHealth) })
 	running.Go(func() { reloadOnHangup(background, policies) })
 

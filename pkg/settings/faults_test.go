@@ -173,6 +173,22 @@ admin_tls_client_ca_file: ca.pem: no such file or directory`,
 			`admin_token: is no token; write at least 16 characters of printable ASCII without spaces, as openssl rand -hex 32 makes them`,
 		},
 		{
+			"a control plane without TLS, with its files", "xds_tls_ca_file: ca.pem\nxds_tls_cert_file: c.pem\n", nil, nil,
+			`xds_tls_ca_file, xds_tls_cert_file, xds_tls_key_file, xds_tls_server_name: mean nothing without xds_tls: true
+xds_tls_ca_file: ca.pem: no such file or directory
+xds_tls_cert_file: c.pem: no such file or directory`,
+		},
+		{
+			"half a certificate for a control plane", "xds_tls: true\nxds_tls_key_file: config/ratelimitd.yaml\n", nil, nil,
+			`xds_tls_cert_file, xds_tls_key_file: go together; set both or none`,
+		},
+		{
+			"what a control plane cannot be told", "xds_node_metadata: zone\nxds_headers: \"a b=c\"\nxds_retry: 1ms\n", nil, nil,
+			`config/ratelimitd.yaml:3: xds_retry: 1ms is too little, from 10ms to 1h
+xds_node_metadata: part 1 is not name=value; write name=value,name=value
+xds_headers: "a b" is no header; a name has letters, digits and -_. and does not begin with grpc-, and a value is printable ASCII`,
+		},
+		{
 			"all at once", "stor: redis\nbody: maybe\n", []string{"RATELIMITD_STOER=redis"}, []string{"--stroe=redis", "--log-format=xml"},
 			`config/ratelimitd.yaml:1: "stor" is not a setting; did you mean store?
 RATELIMITD_STOER: is not a setting; did you mean RATELIMITD_STORE?

@@ -13,6 +13,19 @@ type Settings struct {
 	Counting        string
 	Region          Name
 
+	XDSServer        string
+	XDSNodeID        string
+	XDSNodeMetadata  string // see [ParsePairs]
+	XDSHeaders       Secret // see [ParsePairs]
+	XDSTLS           bool
+	XDSTLSCAFile     string
+	XDSTLSCertFile   string
+	XDSTLSKeyFile    string
+	XDSTLSServerName string
+	XDSMaxMessage    Size
+	XDSRetry         time.Duration
+	XDSRetryMax      time.Duration
+
 	GRPCAddress            Address
 	HTTPAddress            Address
 	AdminAddress           Address

@@ -4,6 +4,7 @@ package settings
 const (
 	groupFile    = "Settings file"
 	groupPolicy  = "Policies"
+	groupXDS     = "Control plane"
 	groupListen  = "Listeners"
 	groupStore   = "Store"
 	groupRedis   = "Redis"
@@ -23,6 +24,7 @@ const (
 	LogText = "text"
 	LogJSON = "json"
 
+	ReadyWhenListening    = "listening"
 	ReadyWithPolicies     = "policies"
 	ReadyWithFirstContact = "first_contact"
 	ReadyWithStore        = "store"
@@ -39,7 +41,7 @@ func table(s *Settings) []Setting {
 		name string
 		rows []Setting
 	}{
-		{groupFile, fileRows(s)}, {groupPolicy, policyRows(s)}, {groupListen, listenRows(s)}, {groupStore, storeRows(s)},
+		{groupFile, fileRows(s)}, {groupPolicy, policyRows(s)}, {groupXDS, xdsRows(s)}, {groupListen, listenRows(s)}, {groupStore, storeRows(s)},
 		{groupRedis, redisRows(s)}, {groupAnswers, answerRows(s)}, {groupLog, logRows(s)}, {groupLife, lifeRows(s)},
 	} {
 		for _, row := range group.rows {
@@ -84,6 +86,60 @@ func policyRows(s *Settings) []Setting {
 }
 
 // listenRows are those of the listeners. Long because they are a table.
+func xdsRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "xds_server", target: &s.XDSServer,
+			Doc: "The control plane that sends policies over xDS, as Envoy Gateway does: host:port. They are in force together with those of policies, " +
+				"if that is set, and stay so when the control plane goes away. Empty is none.",
+		},
+		{
+			Name: "xds_node_id", target: &s.XDSNodeID, Default: "ratelimitd",
+			Doc: "Under which name this process asks the control plane, which may have something else for each.",
+		},
+		{
+			Name: "xds_node_metadata", target: &s.XDSNodeMetadata,
+			Doc: "What else the control plane is told of this process, as name=value,name=value.",
+		},
+		{
+			Name: "xds_headers", target: &s.XDSHeaders,
+			Doc: "Headers for the control plane, as name=value,name=value. For a token, say.",
+		},
+		{
+			Name: "xds_tls", target: &s.XDSTLS, Default: "false",
+			Doc: "Talk to the control plane over TLS, 1.3 and no less. The files below are read again for each connection.",
+		},
+		{
+			Name: "xds_tls_ca_file", target: &s.XDSTLSCAFile,
+			Doc: "A PEM file with the authorities that may sign the control plane's certificate. Empty is the system's.",
+		},
+		{
+			Name: "xds_tls_cert_file", target: &s.XDSTLSCertFile,
+			Doc: "A PEM file with this client's certificate for the control plane.",
+		},
+		{
+			Name: "xds_tls_key_file", target: &s.XDSTLSKeyFile,
+			Doc: "A PEM file with the key of xds_tls_cert_file.",
+		},
+		{
+			Name: "xds_tls_server_name", target: &s.XDSTLSServerName,
+			Doc: "The name that the control plane's certificate must be for. Empty is the host of xds_server.",
+		},
+		{
+			Name: "xds_max_message", target: &s.XDSMaxMessage, Default: "64MiB", Min: "1KiB", Max: "1GiB",
+			Doc: "The largest set of policies that the control plane may send.",
+		},
+		{
+			Name: "xds_retry", target: &s.XDSRetry, Default: "1s", Min: "10ms", Max: "1h",
+			Doc: "How long to wait before a control plane that went away is tried again. Each further wait is twice as long, and up to a third shorter by chance.",
+		},
+		{
+			Name: "xds_retry_max", target: &s.XDSRetryMax, Default: "30s", Min: "10ms", Max: "24h",
+			Doc: "The longest of these waits.",
+		},
+	}
+}
+
 func listenRows(s *Settings) []Setting {
 	return []Setting{
 		{
@@ -310,8 +366,8 @@ func lifeRows(s *Settings) []Setting {
 	return []Setting{
 		{
 			Name: "readiness", target: &s.Readiness, Default: ReadyWithFirstContact,
-			Choices: []string{ReadyWithPolicies, ReadyWithFirstContact, ReadyWithStore},
-			Doc: "What the process waits for before it says that it is ready. policies: rules in force. first_contact: also that the store has " +
+			Choices: []string{ReadyWhenListening, ReadyWithPolicies, ReadyWithFirstContact, ReadyWithStore},
+			Doc: "What the process waits for before it says that it is ready. listening: nothing; until there are rules, requests are answered with an error. policies: rules in force. first_contact: also that the store has " +
 				"answered once; later failures are for each limit's on_store_error. store: also that the store answers now.",
 		},
 		{

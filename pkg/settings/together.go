@@ -13,11 +13,13 @@ func (s *Settings) checkTogether(faults *ErrorList) {
 	s.readPassword(faults)
 	s.readToken(faults)
 	s.checkAdmin(faults)
+	s.checkXDS(faults)
 	if (s.RedisTLSCertFile == "") != (s.RedisTLSKeyFile == "") {
 		faults.add("redis_tls_cert_file, redis_tls_key_file", "go together; set both or none")
 	}
 	for _, file := range [...]struct{ name, path string }{
 		{"redis_tls_ca_file", s.RedisTLSCAFile}, {"redis_tls_cert_file", s.RedisTLSCertFile}, {"redis_tls_key_file", s.RedisTLSKeyFile},
+		{"xds_tls_ca_file", s.XDSTLSCAFile}, {"xds_tls_cert_file", s.XDSTLSCertFile}, {"xds_tls_key_file", s.XDSTLSKeyFile},
 		{"admin_tls_cert_file", s.AdminTLSCertFile}, {"admin_tls_key_file", s.AdminTLSKeyFile}, {"admin_tls_client_ca_file", s.AdminTLSClientCAFile},
 	} {
 		if file.path == "" {
