@@ -140,6 +140,7 @@ func xdsRows(s *Settings) []Setting {
 	}
 }
 
+// listenRows are those of the sockets. Long because they are a table.
 func listenRows(s *Settings) []Setting {
 	return []Setting{
 		{

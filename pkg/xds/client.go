@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
@@ -122,8 +123,11 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-// plain leaves the words "rpc error" away.
+// plain says in words why a stream ended.
 func plain(err error) string {
+	if errors.Is(err, io.EOF) {
+		return "it has ended the stream"
+	}
 	if s, ok := status.FromError(err); ok {
 		return s.Code().String() + ": " + s.Message()
 	}
