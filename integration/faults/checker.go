@@ -3,6 +3,7 @@ package faults
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
@@ -85,7 +86,7 @@ func (v *verdict) recovers(h *history, c *call) {
 		return
 	}
 	for _, f := range h.faults {
-		if (span{f.began, f.ended.plus(recovery + room)}).meets(c) {
+		if f.meets(c, recovery+room) {
 			v.recovered = max(v.recovered, c.back.since(f.ended))
 		}
 	}
@@ -123,7 +124,7 @@ func (v *verdict) notTooMany(h *history, key string, calls []*call) {
 	limit := h.rules[key].limit
 	all, kept := exactly(admitted, calls), exactly(admitted, calls)
 	for i, f := range h.faults {
-		if !f.loses {
+		if !f.loses || !f.concerns(key) {
 			continue
 		}
 		lost := span{f.lostFrom, f.ended}
@@ -155,13 +156,13 @@ func (v *verdict) notTooFew(h *history, key string, calls []*call) {
 	var unjust []*call
 	for _, c := range exactly(refused, calls) {
 		at := span{c.sent, c.back}
-		if !mayRefuse(limit, at, lasting(h, at, charges)) {
+		if !mayRefuse(limit, at, lasting(h, key, at, charges)) {
 			unjust = append(unjust, c)
 		}
 	}
 	if len(unjust) > 0 {
-		v.problem("%s: %d refused although the limit of %d in %v was not used up, the first %v after the first call",
-			key, len(unjust), limit.Requests, limit.Window, unjust[0].sent.since(h.calls[0].sent))
+		v.problem("%s: %d refused although the limit of %d in %v was not used up; up to the first of them: %s",
+			key, len(unjust), limit.Requests, limit.Window, until(calls, unjust[0]))
 	}
 }
 
@@ -185,7 +186,7 @@ func possible(h *history, calls []*call) []charge {
 func latest(h *history, c *call) instant {
 	end := c.back.plus(room)
 	for _, f := range h.faults {
-		if (span{f.began, f.ended}).meets(c) {
+		if f.meets(c, 0) {
 			end = max(end, f.ended.plus(recovery+room))
 		}
 	}
@@ -196,9 +197,9 @@ func latest(h *history, c *call) instant {
 }
 
 // lasting returns the charges that count at a time: those that a fault before has surely lost do not.
-func lasting(h *history, at span, charges []charge) []charge {
+func lasting(h *history, key string, at span, charges []charge) []charge {
 	for _, f := range h.faults {
-		if f.loses && f.lostFrom == 0 && at.from > f.ended.plus(remembered+room) {
+		if f.loses && f.concerns(key) && f.lostFrom == 0 && at.from > f.ended.plus(remembered+room) {
 			charges = slices.DeleteFunc(slices.Clone(charges), func(c charge) bool { return c.to < f.began })
 		}
 	}
@@ -233,10 +234,22 @@ func (v *verdict) charged(h *history, key string, calls []*call) {
 }
 
 func mayBeLost(h *history, c *call) bool {
-	return slices.ContainsFunc(h.faults, func(f fault) bool { return f.loses && (span{f.lostFrom, f.ended}).meets(c) })
+	return slices.ContainsFunc(h.faults, func(f fault) bool { return f.loses && f.concerns(c.key) && span{f.lostFrom, f.ended}.meets(c) })
 }
 
 func isExposed(h *history, c *call) bool {
 	return h.stalled(c, room) ||
-		slices.ContainsFunc(h.faults, func(f fault) bool { return (span{f.began, f.began.plus(f.exposed)}).meets(c) })
+		slices.ContainsFunc(h.faults, func(f fault) bool { return f.concerns(c.key) && span{f.began, f.began.plus(f.exposed)}.meets(c) })
+}
+
+// until tells of the calls of a key before one and at the same time, the times from when that one was sent.
+func until(calls []*call, last *call) string {
+	var text []string
+	for _, c := range calls {
+		if c.sent <= last.back {
+			text = append(text, fmt.Sprintf("%v to %v %s", c.sent.since(last.sent), c.back.since(last.sent), c.told))
+		}
+	}
+	const enough = 20
+	return strings.Join(text[max(0, len(text)-enough):], ", ")
 }

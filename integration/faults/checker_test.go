@@ -136,6 +136,11 @@ func TestChecker(t *testing.T) {
 			h.add(10, 1, "error", refused, false)
 			h.add(210, 1, "error", admitted, false)
 		}, ""},
+		{"a bucket that was full early on in a slow call", algorithm.Spec{Algorithm: "leaky_bucket", Window: time.Second}, func(h *history) {
+			h.add(0, 3, "error", admitted, false)
+			h.calls = append(h.calls, call{key: "error", sent: ms(10), back: ms(340), told: admitted},
+				call{key: "error", sent: ms(10), back: ms(340), told: admitted}, call{key: "error", sent: ms(11), back: ms(345), told: refused})
+		}, ""},
 		{"a bucket that has refilled", algorithm.Spec{Algorithm: "leaky_bucket", Window: time.Second}, func(h *history) {
 			h.add(0, 5, "error", admitted, false)
 			h.add(215, 1, "error", refused, false)

@@ -53,6 +53,9 @@ type rule struct {
 type fault struct {
 	began, ended instant // ended: the store can be reached, and serves, again
 
+	// only are the keys that it concerns; nil for all.
+	only map[string]bool
+
 	// loses says that charges may be gone: those of calls since lostFrom, 0 for all there ever were.
 	loses    bool
 	lostFrom instant
@@ -66,6 +69,14 @@ type span struct{ from, to instant }
 
 // meets says whether the call may have been decided within the span.
 func (s span) meets(c *call) bool { return c.back >= s.from && c.sent <= s.to }
+
+// concerns says whether the fault had to do with a key.
+func (f *fault) concerns(key string) bool { return f.only == nil || f.only[key] }
+
+// meets says whether the call may have been decided during the fault, or within a time after it.
+func (f *fault) meets(c *call, after time.Duration) bool {
+	return f.concerns(c.key) && span{f.began, f.ended.plus(after)}.meets(c)
+}
 
 // history is all that was seen in a run.
 type history struct {
@@ -96,12 +107,7 @@ func (h *history) byKey() map[string][]*call {
 
 // trouble says whether the call may have been decided during a fault or a stall, or within a time after it.
 func (h *history) trouble(c *call, after time.Duration) bool {
-	for _, f := range h.faults {
-		if (span{f.began, f.ended.plus(after)}).meets(c) {
-			return true
-		}
-	}
-	return h.stalled(c, after)
+	return slices.ContainsFunc(h.faults, func(f fault) bool { return f.meets(c, after) }) || h.stalled(c, after)
 }
 
 func (h *history) stalled(c *call, after time.Duration) bool {

@@ -111,8 +111,8 @@ func (l *load) stop() []call {
 // request asks for one hit on a key.
 func request(key string) *ratelimitv3.RateLimitRequest {
 	entry := &commonv3.RateLimitDescriptor_Entry{Key: "hot", Value: key}
-	if number, ok := strings.CutPrefix(key, "visitor "); ok {
-		entry.Key, entry.Value = "visitor", number
+	if strings.HasPrefix(key, "visitor") {
+		entry.Key = "visitor"
 	}
 	return &ratelimitv3.RateLimitRequest{
 		Domain:      "faults",

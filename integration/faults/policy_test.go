@@ -76,7 +76,7 @@ func ruleBook(t *testing.T, kinds []kind) (rules map[string]rule, dir string) {
 	}
 	fmt.Fprintf(&file, "  - {key: visitor, rate_limit: {requests_per_unit: 3, window: %s}}\n", long)
 	for i := range visitors {
-		add(fmt.Sprintf("visitor %d", i), algorithm.Spec{Requests: 3, Window: long}, algorithm.FailError)
+		add(fmt.Sprintf("visitor %03d", i), algorithm.Spec{Requests: 3, Window: long}, algorithm.FailError)
 	}
 	dir = t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "faults.yaml"), []byte(file.String()), 0o600); err != nil {

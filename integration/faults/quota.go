@@ -91,24 +91,28 @@ func within(charges []charge, s span) int64 {
 	return n
 }
 
-// fullBucket says whether a bucket may have been full when the hit came.
+// fullBucket says whether a bucket may have been full when the hit came: at the beginning of its span, or when another hit may just
+// have come. In between a bucket only drains.
 func fullBucket(l *algorithm.Limit, asked span, charges []charge) bool {
-	window := float64(l.Window.Microseconds())
-	rate := float64(l.Requests) / window
-	level, at := 0.0, instant(0)
+	const rounding = 1e-6 // of sums of doubles
+	full := func(at instant) bool { return highest(l, at, charges)+1 > float64(l.Capacity)-rounding }
+	return full(asked.from) || slices.ContainsFunc(charges, func(c charge) bool {
+		return c.from > asked.from && c.from <= asked.to && full(c.from)
+	})
+}
+
+// highest returns the highest level in hits that a bucket may have at an instant: the later the charges, the less has drained.
+func highest(l *algorithm.Limit, at instant, charges []charge) float64 {
+	rate := float64(l.Requests) / float64(l.Window.Microseconds())
+	level, since := 0.0, instant(0)
 	for _, c := range charges {
-		if c.from > asked.to {
+		if c.from > at {
 			continue
 		}
-		now := min(c.to, asked.to)
-		if now > at {
-			level, at = max(0, level-rate*float64(now-at)), now
+		if now := min(c.to, at); now > since {
+			level, since = max(0, level-rate*float64(now-since)), now
 		}
 		level++
 	}
-	if asked.from > at {
-		level = max(0, level-rate*float64(asked.from-at))
-	}
-	const rounding = 1e-6 // of sums of doubles
-	return level+1 > float64(l.Capacity)-rounding
+	return max(0, level-rate*float64(at-since))
 }

@@ -4,10 +4,17 @@ import (
 	"strings"
 	"testing"
 	"time"
+)
 
-	goredis "github.com/redis/go-redis/v9"
+const (
+	// rate is how many calls a second a run has.
+	rate = 400
 
-	"github.com/ratelimitd/ratelimitd/internal/redistest"
+	// outage is how long a fault lasts.
+	outage = time.Second
+
+	// storeTimeout is the budget of an answer here. It is longer than the default, so that a busy machine is not taken for a fault.
+	storeTimeout = 100 * time.Millisecond
 )
 
 // now is the instant.
@@ -15,75 +22,9 @@ func now() instant { return instant(time.Now().UnixMicro()) }
 
 // scenario is one fault.
 type scenario struct {
-	name     string
-	settings []string // of ratelimitd, beside the store's
-	config   []string // of Redis
-	strike   func(t *testing.T, redis *redistest.Server, l *load) fault
-}
-
-// outage is how long a fault lasts.
-const outage = time.Second
-
-// rate is calls a second.
-const rate = 400
-
-// storeTimeout is the budget of an answer.
-const storeTimeout = 100 * time.Millisecond
-
-var scenarios = []scenario{
-	{
-		name: "nothing",
-		strike: func(_ *testing.T, _ *redistest.Server, _ *load) fault {
-			return fault{began: now(), ended: now()}
-		},
-	},
-	{
-		name: "stopped (SIGSTOP)",
-		strike: func(t *testing.T, redis *redistest.Server, l *load) fault {
-			f := fault{began: now()}
-			redis.Pause()
-			l.goOn(t, outage)
-			redis.Resume()
-			f.ended = now()
-			f.exposed = f.ended.since(f.began) + room
-			return f
-		},
-	},
-	{
-		name: "killed, back without data",
-		strike: func(t *testing.T, redis *redistest.Server, l *load) fault {
-			f := fault{began: now(), loses: true}
-			redis.Kill()
-			l.goOn(t, outage)
-			redis.Restart(t)
-			f.ended = now()
-			return f
-		},
-	},
-	{
-		name:   "killed, back with its data",
-		config: []string{"appendonly yes", "appendfsync everysec"},
-		strike: func(t *testing.T, redis *redistest.Server, l *load) fault {
-			f := fault{began: now()}
-			redis.Kill()
-			l.goOn(t, outage)
-			redis.Restart(t)
-			f.ended = now()
-			return f
-		},
-	},
-	{
-		name: "script cache flushed",
-		strike: func(t *testing.T, redis *redistest.Server, l *load) fault {
-			f := fault{began: now()}
-			for range 10 {
-				redis.Do(t, "script", "flush")
-				l.goOn(t, outage/10)
-			}
-			f.ended = now()
-			return f
-		},
-	},
+	name   string
+	build  func(*testing.T) *stage
+	strike func(*testing.T, *stage) fault
 }
 
 func TestFaults(t *testing.T) {
@@ -102,27 +43,19 @@ func TestFaults(t *testing.T) {
 // run lets the load go on before the fault, during it and after it, and returns the verdict.
 func (s *scenario) run(t *testing.T) *verdict {
 	t.Helper()
-	redis := redistest.Start(t, redistest.Options{Config: s.config})
+	stage := s.build(t)
 	rules, dir := ruleBook(t, kinds)
-	servers := startFleet(t, dir, append(onRedis(redis.URL()), s.settings...))
-	w := watch(t, []*goredis.Client{direct(t, redis)}, servers)
-	l := startLoad(t, servers, rules, rate, 1)
-	l.goOn(t, 600*time.Millisecond)
-	f := s.strike(t, redis, l)
-	l.goOn(t, recovery+room+300*time.Millisecond)
-	h := &history{rules: rules, calls: l.stop(), faults: []fault{f}, stalls: w.stop(), used: map[string]int64{}}
+	stage.replicas = startFleet(t, dir, onRedis(stage.url))
+	w := watch(t, stage.clients(t), stage.replicas)
+	stage.rules, stage.load = rules, startLoad(t, stage.replicas, rules, rate, 1)
+	stage.load.goOn(t, 600*time.Millisecond)
+	f := s.strike(t, stage)
+	stage.load.goOn(t, recovery+room+300*time.Millisecond)
+	h := &history{rules: rules, calls: stage.load.stop(), faults: []fault{f}, stalls: w.stop(f), used: map[string]int64{}}
 	for key, r := range rules {
 		if strings.HasSuffix(key, "/tally") {
-			h.used[key] = look(t, servers[0], key, r.limit.Capacity)
+			h.used[key] = look(t, stage.replicas[0], key, r.limit.Capacity)
 		}
 	}
 	return check(h, promises{budget: storeTimeout})
-}
-
-// direct returns a client of a Redis that knows no detour.
-func direct(t *testing.T, server *redistest.Server) *goredis.Client {
-	t.Helper()
-	client := server.Client()
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -25,7 +26,14 @@ type witness struct {
 	done sync.WaitGroup
 
 	mu     sync.Mutex
-	stalls []span // guarded by mu
+	stalls []stall // guarded by mu
+}
+
+// stall is when a look took too long.
+type stall struct {
+	span
+
+	store bool // at a store, which may be slow since it was told to be
 }
 
 // watch begins to look at Redis servers directly, and at replicas with a request that meets no limit.
@@ -33,10 +41,10 @@ func watch(t *testing.T, servers []*redis.Client, replicas []*replica) *witness 
 	t.Helper()
 	w := &witness{halt: make(chan struct{})}
 	for _, server := range servers {
-		w.look(func(ctx context.Context) { _ = server.Ping(ctx).Err() }) // one that is away fails at once
+		w.look(true, func(ctx context.Context) { _ = server.Ping(ctx).Err() }) // one that is away fails at once
 	}
 	for _, r := range replicas {
-		w.look(func(ctx context.Context) {
+		w.look(false, func(ctx context.Context) {
 			_, _ = r.asks.ShouldRateLimit(ctx, &ratelimitv3.RateLimitRequest{Domain: "nobody", Descriptors: request("").GetDescriptors()})
 		})
 	}
@@ -45,7 +53,7 @@ func watch(t *testing.T, servers []*redis.Client, replicas []*replica) *witness 
 }
 
 // look looks again and again, and notes what took too long, the pause included.
-func (w *witness) look(at func(context.Context)) {
+func (w *witness) look(store bool, at func(context.Context)) {
 	w.done.Go(func() {
 		timer := time.NewTicker(glance)
 		defer timer.Stop()
@@ -62,7 +70,7 @@ func (w *witness) look(at func(context.Context)) {
 			ended := now()
 			if ended.since(began) > glance+stalled {
 				w.mu.Lock()
-				w.stalls = append(w.stalls, span{began, ended})
+				w.stalls = append(w.stalls, stall{span{began, ended}, store})
 				w.mu.Unlock()
 			}
 			began = ended
@@ -70,13 +78,21 @@ func (w *witness) look(at func(context.Context)) {
 	})
 }
 
-// stop ends the looking and returns when the machine was too busy, in spans that are apart.
-func (w *witness) stop() []span {
+// stop ends the looking and returns when the machine was too busy, in spans that are apart: that a store was slow in a fault is not
+// held against the machine.
+func (w *witness) stop(faults ...fault) []span {
 	select {
 	case <-w.halt:
 	default:
 		close(w.halt)
 	}
 	w.done.Wait()
-	return apart(w.stalls)
+	var spans []span
+	for _, s := range w.stalls {
+		ordered := func(f fault) bool { return s.from <= f.ended && s.to >= f.began }
+		if !s.store || !slices.ContainsFunc(faults, ordered) {
+			spans = append(spans, s.span)
+		}
+	}
+	return apart(spans)
 }

@@ -1,0 +1,168 @@
+package faults
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/redistest"
+)
+
+// during makes a fault of what lasts for an outage: its beginning and its end.
+func during(begin, end func(*testing.T, *stage)) func(*testing.T, *stage) fault {
+	return func(t *testing.T, s *stage) fault {
+		t.Helper()
+		f := fault{began: now()}
+		begin(t, s)
+		s.load.goOn(t, outage)
+		end(t, s)
+		f.ended = now()
+		return f
+	}
+}
+
+// losing makes a fault one that loses all charges.
+func losing(strike func(*testing.T, *stage) fault) func(*testing.T, *stage) fault {
+	return func(t *testing.T, s *stage) fault {
+		t.Helper()
+		f := strike(t, s)
+		f.loses = true
+		return f
+	}
+}
+
+// exposing makes a fault one in which calls may reach the store unheard until it is over, and as long again as an answer may take.
+func exposing(strike func(*testing.T, *stage) fault) func(*testing.T, *stage) fault {
+	return func(t *testing.T, s *stage) fault {
+		t.Helper()
+		f := strike(t, s)
+		f.exposed = f.ended.since(f.began) + storeTimeout
+		return f
+	}
+}
+
+// spoiling makes a fault of a network that toxics spoil.
+func spoiling(toxics ...string) func(*testing.T, *stage) fault {
+	return during(
+		func(t *testing.T, s *stage) { s.proxy.spoil(t, toxics...) },
+		func(_ *testing.T, s *stage) { s.proxy.mend() })
+}
+
+func pause(_ *testing.T, s *stage)  { s.redis().Pause() }
+func resume(_ *testing.T, s *stage) { s.redis().Resume() }
+func kill(_ *testing.T, s *stage)   { s.redis().Kill() }
+func restart(t *testing.T, s *stage) {
+	t.Helper()
+	s.redis().Restart(t)
+}
+
+// scenarios are the faults. In each of them three replicas answer a load for limits of all algorithms and policies.
+var scenarios = []scenario{
+	{"none", single(), during(func(*testing.T, *stage) {}, func(*testing.T, *stage) {})},
+	{"Redis stands still (SIGSTOP)", single(), exposing(during(pause, resume))},
+	{"Redis is killed, and back without its data", single(), losing(during(kill, restart))},
+	{"Redis is killed, and back with its data", single("appendonly yes", "appendfsync everysec"), during(kill, restart)},
+	{"Redis is full (maxmemory)", single(), during(
+		func(t *testing.T, s *stage) { s.redis().Do(t, "config", "set", "maxmemory", "1mb") },
+		func(t *testing.T, s *stage) { s.redis().Do(t, "config", "set", "maxmemory", "0") })},
+	{"Redis forgets the script, ten times", single(), flushScripts},
+	{"the master is made a replica, and the address leads to the new master", replicated, handOver},
+	{"Sentinel: the master is handed over", sentinel, failOver},
+	{"Sentinel: the master is killed", sentinel, killMaster},
+	{"Cluster: slots move", cluster, moveSlots},
+	{"Cluster: a node is killed, and back without its data", cluster, killNode},
+	{"the network is slower, but in time", proxied, spoiling(`{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`)},
+	{"the network is too slow", proxied, exposing(spoiling(`{"type": "latency", "attributes": {"latency": 300}}`))},
+	{"half of the connections are silent", proxied, exposing(spoiling(`{"type": "timeout", "toxicity": 0.5, "attributes": {"timeout": 0}}`))},
+	{"the network is silent", proxied, exposing(spoiling(
+		`{"name": "up", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`,
+		`{"name": "down", "type": "timeout", "attributes": {"timeout": 0}}`))},
+	{"connections break in the middle of answers", proxied, exposing(spoiling(`{"type": "limit_data", "attributes": {"bytes": 500}}`))},
+	{"the network is cut", proxied, during(
+		func(_ *testing.T, s *stage) { s.proxy.Stop() },
+		func(t *testing.T, s *stage) { s.proxy.reconnect(t) })},
+}
+
+func flushScripts(t *testing.T, s *stage) fault {
+	t.Helper()
+	f := fault{began: now()}
+	for range 10 {
+		s.redis().Do(t, "script", "flush")
+		s.load.goOn(t, outage/10)
+	}
+	f.ended = now()
+	return f
+}
+
+// replicated is a master and a replica in step with it; an address leads to the master.
+func replicated(t *testing.T) *stage {
+	t.Helper()
+	s := proxied(t)
+	replica := redistest.Start(t, redistest.Options{})
+	replica.Do(t, "replicaof", "127.0.0.1", s.redis().Port)
+	s.nodes = append(s.nodes, replica)
+	waitFor(t, "the replica to be in step", func() bool { return s.redis().Do(t, "wait", 1, 100) == int64(1) })
+	return s
+}
+
+// handOver makes the master a replica, without a loss, as an operator does.
+func handOver(t *testing.T, s *stage) fault {
+	t.Helper()
+	old, next := s.nodes[0], s.nodes[1]
+	f := fault{began: now()}
+	old.Do(t, "failover", "to", "127.0.0.1", next.Port)
+	waitFor(t, "the replica to be the master", func() bool { return next.Do(t, "role").([]any)[0] == "master" })
+	s.load.goOn(t, outage)
+	s.proxy.lead(t, next.Address)
+	f.ended = now()
+	return f
+}
+
+// failOver has the sentinel hand over. What the old master still takes is lost.
+func failOver(t *testing.T, s *stage) fault {
+	t.Helper()
+	f := fault{began: now(), loses: true}
+	f.lostFrom = f.began
+	s.watch.Failover(t)
+	f.ended = now()
+	f.exposed = f.ended.since(f.began)
+	return f
+}
+
+// lag is how much a replica may be behind.
+const lag = 100 * time.Millisecond
+
+// killMaster has the sentinel find out by itself.
+func killMaster(t *testing.T, s *stage) fault {
+	t.Helper()
+	master := s.watch.Master(t)
+	f := fault{began: now(), loses: true}
+	f.lostFrom = f.began.plus(-lag)
+	master.Kill()
+	s.watch.AwaitFailover(t, master)
+	f.ended = now()
+	return f
+}
+
+func moveSlots(t *testing.T, s *stage) fault {
+	t.Helper()
+	f := fault{began: now()}
+	for _, slot := range s.slotsOn(t, s.nodes[0]) {
+		s.cluster.MoveSlot(t, slot, 1, func() { s.load.goOn(t, outage/20) })
+	}
+	f.ended = now()
+	return f
+}
+
+func killNode(t *testing.T, s *stage) fault {
+	t.Helper()
+	f := fault{only: s.keysOn(t, s.nodes[2]), loses: true, began: now()}
+	s.nodes[2].Kill()
+	s.load.goOn(t, outage)
+	s.nodes[2].Restart(t)
+	waitFor(t, "the node to serve", func() bool { // by itself it waits two seconds after its start
+		return strings.Contains(s.nodes[2].Do(t, "cluster", "info").(string), "cluster_state:ok")
+	})
+	f.ended = now()
+	return f
+}
