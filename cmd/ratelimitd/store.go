@@ -43,18 +43,18 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 	if err != nil {
 		return nil, err
 	}
+	var decider service.Decider = redis
+	if s.RedisKnownOverKeys > 0 {
+		decider = backend.WithKnownOver(redis, backend.KnownOverOptions{MaxKeys: s.RedisKnownOverKeys, Registerer: registry})
+	}
 	replicas := backend.JoinReplicas(redis, backend.ReplicasOptions{Unmet: s.Replicas, Registerer: registry, Log: log})
-	local := backend.NewLocal(backend.LocalOptions{
+	local := backend.NewLocal(decider, backend.LocalOptions{
 		MaxBytes:   int64(s.LocalMaxSize),
 		Replicas:   replicas.Count,
 		Registerer: registry,
 		Log:        log,
 	})
 	policy.Local = local
-	var decider service.Decider = redis
-	if s.RedisKnownOverKeys > 0 {
-		decider = backend.WithKnownOver(redis, backend.KnownOverOptions{MaxKeys: s.RedisKnownOverKeys, Registerer: registry})
-	}
 	return &store{
 		decider: backend.WithFailurePolicy(decider, policy),
 		ready:   redis.Ready,

@@ -40,4 +40,11 @@ func (l *Limit) Whole() *Limit {
 	return l.whole
 }
 
+// Used returns the hits of a state that are in use at an instant, in
+// microseconds since the epoch, rounded up.
+func (l *Limit) Used(s State, now int64) int64 {
+	l.Algorithm.repair(l, &s, now)
+	return l.Algorithm.decide(l, &s, now, 0, take).Before
+}
+
 func part(whole int64, n int) uint64 { return uint64(max(1, whole/int64(n))) }

@@ -37,27 +37,40 @@ type LocalOptions struct {
 // decide: see [algorithm.Limit.Share]. Its states live in a [Memory], so that it
 // decides as a store in this process would.
 //
-// While the store is away n processes admit together at most max(limit, n) of
-// what the limit admits at once, besides what the store had admitted before. If
-// they take n for less than it is, they admit that much more.
+// What it has admitted, and still counts when the store decides again, is then
+// charged to the store in the background: within half a second of the first
+// success, and then some 20,000 keys a second. An outage of a key lasts from the
+// first local decision on it until that.
+//
+// So in an outage n processes admit together what one store would that had the
+// limit, or 1 for each process where that is more: besides what the real one has
+// admitted before and within the same window. That is the bound: in any window,
+// or from a bucket at once, at most the limit too many for each outage that
+// touches it, be it of one time-out; where they take n for less than it is, the
+// more. Of what is too many all comes off what is admitted later by a bucket, and
+// by a window what it still counts. What a call of the store that timed out has
+// charged nonetheless is charged twice then.
 type Local struct {
 	memory   *Memory
+	home     *homecoming
 	replicas func() int
 	shares   shares
 	scratch  sync.Pool // *subset
 }
 
-// NewLocal returns a Local that holds nothing yet. Close it to end its
-// goroutine.
-func NewLocal(o LocalOptions) *Local {
+// NewLocal returns a Local that holds nothing yet, for what a store does not
+// decide. Close it to end its goroutines.
+func NewLocal(store decider, o LocalOptions) *Local {
 	o.MaxBytes = cmp.Or(max(0, o.MaxBytes), DefaultLocalBytes)
 	if o.Replicas == nil {
 		o.Replicas = func() int { return 1 }
 	}
+	memory := NewMemory(MemoryOptions{
+		MaxKeys: int(o.MaxBytes / (entryOverhead + usualKey)), MaxBytes: o.MaxBytes, Registerer: o.Registerer, Log: o.Log,
+	})
 	return &Local{
-		memory: NewMemory(MemoryOptions{
-			MaxKeys: int(o.MaxBytes / (entryOverhead + usualKey)), MaxBytes: o.MaxBytes, Registerer: o.Registerer, Log: o.Log,
-		}),
+		memory:   memory,
+		home:     newHomecoming(memory, store, o.Registerer),
 		replicas: o.Replicas,
 		scratch:  sync.Pool{New: func() any { return new(subset) }},
 	}
@@ -66,8 +79,12 @@ func NewLocal(o LocalOptions) *Local {
 // usualKey is about how many bytes a key has.
 const usualKey = 100
 
-// Close ends the goroutine. What is held is lost.
-func (l *Local) Close() { l.memory.Close() }
+// Close ends the goroutines. What is held is charged to the store if it decides
+// by now, and else is lost. Nothing may be decided afterwards.
+func (l *Local) Close() {
+	l.home.close()
+	l.memory.Close()
+}
 
 // decide decides the asks whose policy is FailLocal and that are Undecided, and
 // returns how many. Those of one request are decided together. A request whose
@@ -90,6 +107,7 @@ func (l *Local) decide(asks []algorithm.Ask, out []algorithm.Decision) int {
 		d := &here.out[i]
 		if d.Outcome != algorithm.Undecided {
 			decided++
+			l.home.away.add(here.asks[i].Key) // not before it is decided: see bring
 			d.Degraded = true
 			d.Never = d.Never && here.asks[i].Hits > here.asks[i].Limit.Whole().Capacity
 		}
