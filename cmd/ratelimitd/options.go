@@ -43,7 +43,6 @@ func budget(s *settings.Settings) time.Duration {
 }
 
 func (m *Main) reloadOptions(apply func(*descriptors.Rules), registry prometheus.Registerer) reload.Options {
-	counting, _ := countingOf(m.Settings.Counting) // checked by package settings
 	samples := config.Policies()
 	if m.Settings.XDSServer != "" {
 		samples = nil // the control plane says what there is
@@ -51,12 +50,23 @@ func (m *Main) reloadOptions(apply func(*descriptors.Rules), registry prometheus
 	return reload.Options{
 		Dir:        m.Settings.Policies,
 		Files:      samples,
-		Compile:    descriptors.Options{Counting: counting, Region: string(m.Settings.Region)},
+		Compile:    m.compileOptions(),
 		MaxSize:    int64(m.Settings.PoliciesMaxSize),
 		Apply:      apply,
 		Log:        m.log,
 		Registerer: registry,
 	}
+}
+
+// compileOptions are what policies do not say themselves.
+func (m *Main) compileOptions() descriptors.Options {
+	counting, _ := countingOf(m.Settings.Counting) // checked by package settings
+	o := descriptors.Options{Counting: counting, Region: string(m.Settings.Region)}
+	if m.Settings.HashValues {
+		o.Hiding = descriptors.NewHiding([]byte(m.Settings.HashValuesKey.Reveal()))
+		m.log.Info("values are hashed", "key_fingerprint", o.Hiding.Fingerprint())
+	}
+	return o
 }
 
 func (m *Main) publicOptions(rateLimit *service.Service, ready *readiness, metrics prometheus.Gatherer) web.Options {

@@ -30,6 +30,10 @@ type Options struct {
 	// Region is part of the counter keys of limits that are not shared by all
 	// regions. Empty: there are none, and all limits are shared.
 	Region string
+
+	// Hiding puts hashes in the place of values: see [Rules.Hide]. Nil: counter
+	// keys hold the values themselves.
+	Hiding *Hiding
 }
 
 // Compile checks the files and makes rules of them. The order of the files
@@ -39,7 +43,7 @@ type Options struct {
 // If anything is wrong, the error is an *ErrorList with all of it, and there
 // are no rules.
 func Compile(files []File, o Options) (*Rules, error) {
-	c := compiler{counting: o.Counting, region: o.Region, domains: make(map[string]*draft)}
+	c := compiler{counting: o.Counting, region: o.Region, hiding: o.Hiding, domains: make(map[string]*draft)}
 	for _, file := range files {
 		for _, root := range readSource(file, &c.faults) {
 			c.readPolicy(root)
@@ -57,6 +61,7 @@ func Compile(files []File, o Options) (*Rules, error) {
 type compiler struct {
 	counting algorithm.Counting
 	region   string
+	hiding   *Hiding
 	faults   faults
 	domains  map[string]*draft // by name
 	order    []*draft          // as the files have them
@@ -105,17 +110,25 @@ func revision(files []File) string {
 func (c *compiler) draft(name string) *draft {
 	d := c.domains[name]
 	if d == nil {
-		d = &draft{domain: &Domain{Name: name, Counting: c.counting, region: c.region}}
+		d = &draft{domain: &Domain{Name: name, Counting: c.counting, region: c.region, version: c.version()}}
 		c.domains[name] = d
 		c.order = append(c.order, d)
 	}
 	return d
 }
 
+// version is that of counter keys.
+func (c *compiler) version() byte {
+	if c.hiding != nil {
+		return hiddenVersion
+	}
+	return plainVersion
+}
+
 // build puts the domains together and numbers their limits.
 func (c *compiler) build() *Rules {
 	slices.SortFunc(c.order, func(a, b *draft) int { return compareNames(a.domain, b.domain) })
-	r := &Rules{byName: make(map[string]*Domain, len(c.order))}
+	r := &Rules{hiding: c.hiding, byName: make(map[string]*Domain, len(c.order))}
 	ids := make(map[string]int)
 	for _, draft := range c.order {
 		b := builder{domain: draft.domain, ids: ids, rules: r}

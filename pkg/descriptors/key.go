@@ -24,12 +24,19 @@ var slotTable = crc32.MakeTable(crc32.Castagnoli)
 //
 //	{xx}2 SHA-256 of the body
 //
+// Where values are hidden, each is a hash by then, 3 stands for 1, and 4 for 2, so
+// that nobody can bring the hash of another's value along as his own.
+//
 // xx is a hash of domain, first key and first value in hexadecimal. In a Redis
 // Cluster it alone decides the slot: descriptors that begin alike are in one
 // slot, there are at most 256 slots in use, and no brace in a value moves a
 // key. Any change here renames every counter.
 
 const (
+	plainVersion  = '1'
+	hiddenVersion = '3'
+	longVersion   = 1 // is added for a body that is replaced
+
 	longestBody  = 256
 	suffixLength = 16
 
@@ -39,7 +46,8 @@ const (
 )
 
 // AppendKey appends the key of the limit's counter for the entries, which are
-// those that the limit's rule was matched with, or any for an override. It
+// those that the limit's rule was matched with, or any for an override, after
+// [Rules.Hide]. It
 // does not allocate when dst has room for 300 bytes and the entries are
 // shorter than that.
 func (l *Limit) AppendKey(dst []byte, entries []Entry) []byte {
@@ -51,7 +59,8 @@ func (l *Limit) AppendKey(dst []byte, entries []Entry) []byte {
 	if size > hashedInPlace {
 		return l.appendLongKey(dst, entries)
 	}
-	dst = append(dst, "{00}1"...)
+	dst = append(dst, "{00}"...)
+	dst = append(dst, domain.version)
 	begin := len(dst)
 	slot := begin - len("00}1")
 	dst = append(dst, domain.head...)
@@ -66,7 +75,7 @@ func (l *Limit) AppendKey(dst []byte, entries []Entry) []byte {
 	if size > longestBody {
 		sum := sha256.Sum256(dst[begin:])
 		dst = append(dst[:begin], sum[:]...)
-		dst[begin-1] = '2'
+		dst[begin-1] += longVersion
 	}
 	return dst
 }
@@ -85,7 +94,8 @@ func (l *Limit) appendLongKey(dst []byte, entries []Entry) []byte {
 		body.Write(p)
 		crc = crc32.Update(crc, slotTable, p)
 	}
-	dst = append(dst, "{00}2"...)
+	dst = append(dst, "{00}"...)
+	dst = append(dst, domain.version+longVersion)
 	slot := len(dst) - len("00}2")
 	var length [24]byte
 	write(domain.head)

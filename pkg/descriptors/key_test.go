@@ -248,7 +248,7 @@ func TestSharedThreshold(t *testing.T) {
 	}
 }
 
-var slotForm = regexp.MustCompile(`^\{[0-9a-f]{2}\}[12]`)
+var slotForm = regexp.MustCompile(`^\{[0-9a-f]{2}\}[1-4]`)
 
 // TestOnlyTheBeginningMovesTheSlot checks the part of a key that Redis Cluster
 // hashes: between the first { and the } after it.

@@ -16,6 +16,7 @@ type Rules struct {
 	domains  []*Domain
 	limits   []*Limit
 	revision string
+	hiding   *Hiding // nil: values stand in counter keys as they are
 }
 
 // Domain returns the domain of that name, nil if no file has it.
@@ -40,6 +41,8 @@ type Domain struct {
 	rules []*Rule
 	root  level
 	head  []byte // Name as a netstring: how every counter key begins
+
+	version byte // of counter keys
 
 	region string // whose counters are not shared; empty: there are no regions
 

@@ -22,6 +22,9 @@ func TestAnswerDoesNotAllocate(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.SetRules(compile(t, mixedPolicy("precise")))
+			if name != "default" {
+				s.SetRules(hiding(t, mixedPolicy("precise")))
+			}
 			for _, size := range []int{1, 64} {
 				batch := make([]Exchange, size)
 				for i := range batch {

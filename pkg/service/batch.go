@@ -34,7 +34,7 @@ type batch struct {
 	asks      []algorithm.Ask      // of all descriptors
 	views     []*view              // by ask
 	decisions []algorithm.Decision // by ask
-	keys      []byte               // what the asks' keys point into
+	keys      []byte               // what the asks' keys point into, and hidden values
 }
 
 // span is a part of one of the batch's slices.

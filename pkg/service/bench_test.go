@@ -115,10 +115,12 @@ func BenchmarkAnswerOf(b *testing.B) {
 		list  []anyDescriptor
 	}{
 		{"three descriptors", instant{}, DefaultOptions(), three},
+		{"one descriptor", instant{}, DefaultOptions(), three[:1]},
 		{"override", instant{}, DefaultOptions(), []anyDescriptor{overriding}},
 		{"denial", refusing{}, DefaultOptions(), three[:1]},
 		{"denial with a body", refusing{}, Options{Body: true}, three[:1]},
 		{"metadata", instant{}, metadata, three[:1]},
+		{"hidden values", instant{}, DefaultOptions(), three[:1]},
 	} {
 		b.Run(row.name, func(b *testing.B) {
 			s, err := New(row.store, row.o, nil)
@@ -126,6 +128,9 @@ func BenchmarkAnswerOf(b *testing.B) {
 				b.Fatal(err)
 			}
 			s.SetRules(compile(b, sitePolicy))
+			if row.name == "hidden values" {
+				s.SetRules(hiding(b, sitePolicy))
+			}
 			batch := make([]Exchange, 8)
 			for i := range batch {
 				batch[i].Request = encode(&anyRequest{Domain: []byte("t"), Descriptors: row.list})

@@ -113,6 +113,9 @@ func answersEqual(t testing.TB, seed uint64) {
 	o := randomOptions(random)
 	counting := []string{"precise", "reference"}[random.IntN(2)]
 	rules := compile(t, mixedPolicy(counting))
+	if random.IntN(2) == 0 {
+		rules = hiding(t, mixedPolicy(counting))
+	}
 	newService := func() (*memory, *recorder, *Service) {
 		store := newMemory()
 		recorder := &recorder{next: store}

@@ -106,6 +106,16 @@ func compile(t testing.TB, policy string) *descriptors.Rules {
 	return rules
 }
 
+// hiding returns the rules of one policy file, which hide values.
+func hiding(t testing.TB, policy string) *descriptors.Rules {
+	t.Helper()
+	rules, err := descriptors.Compile([]descriptors.File{{Name: "test.yaml", Text: []byte(policy)}}, descriptors.Options{Hiding: descriptors.NewHiding([]byte("0123456789abcdef"))})
+	if err != nil {
+		t.Fatalf("policy: %v", err)
+	}
+	return rules
+}
+
 // start serves a policy; an empty one is none at all.
 func start(t testing.TB, o Options, policy string) *server {
 	t.Helper()

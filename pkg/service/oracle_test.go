@@ -169,9 +169,11 @@ func (o *oracle) match(t testing.TB, domain *descriptors.Domain, m *anyRequest, 
 		} else if rules[i] != nil && !rules[i].Unlimited {
 			limits = rules[i].Limits
 		}
+		counted := slices.Clone(d.Entries)
+		o.rules.Hide(nil, rules[i], counted)
 		for _, l := range limits {
 			want := algorithm.Ask{
-				Key: l.AppendKey(nil, d.Entries), Limit: l.Limit, Hits: int64(max(m.HitsAddend, 1)), Shadow: l.Shadow, Quota: l.Quota,
+				Key: l.AppendKey(nil, counted), Limit: l.Limit, Hits: int64(max(m.HitsAddend, 1)), Shadow: l.Shadow, Quota: l.Quota,
 				Counting: domain.Counting, Deadline: e.Deadline, OnStoreError: l.OnStoreError, Priority: l.Priority,
 			}
 			if d.HasHits {

@@ -6,7 +6,8 @@ import (
 )
 
 // plan finds the limits of each descriptor of a request and turns them into
-// asks. If there are more than most, it asks nothing and reports false.
+// asks. If there are more than most, it asks nothing and reports false. After
+// it the values of the entries are hidden, if the rules want that.
 func (b *batch) plan(t *table, domain *descriptors.Domain, r *request, p patience, most int) bool {
 	first, firstKey := len(b.asks), len(b.keys)
 	list, rules := b.of(r), b.rules[r.descriptors.first:r.descriptors.last]
@@ -17,6 +18,7 @@ func (b *batch) plan(t *table, domain *descriptors.Domain, r *request, p patienc
 	descriptors.Replaced(rules)
 	for i := range list {
 		d, rule := &list[i], rules[i]
+		b.keys = t.rules.Hide(b.keys, rule, b.entriesOf(d))
 		d.asks.first = len(b.asks)
 		switch {
 		case d.brought != nil:

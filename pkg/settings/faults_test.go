@@ -143,6 +143,26 @@ redis_tls_cert_file: no.pem: no such file or directory`,
 			`redis_password_file: no.txt: no such file or directory`,
 		},
 		{
+			"hashes without a key", "hash_values: true\n", nil, nil,
+			`hash_values_key: has 0 bytes, and hash_values needs 16 or more; write what openssl rand -hex 32 makes, here or into hash_values_key_file`,
+		},
+		{
+			"hashes with a short key", "hash_values: true\n", []string{"RATELIMITD_HASH_VALUES_KEY=hunter2"}, nil,
+			`hash_values_key: has 7 bytes, and hash_values needs 16 or more; write what openssl rand -hex 32 makes, here or into hash_values_key_file`,
+		},
+		{
+			"a key without hashes", "hash_values_key_file: /dev/null\n", nil, nil,
+			`hash_values_key: is not used while hash_values is false; set both or none`,
+		},
+		{
+			"two keys", "hash_values: true\nhash_values_key: hunter2\nhash_values_key_file: no.key\n", nil, nil,
+			`hash_values_key, hash_values_key_file: are two keys; set one of them`,
+		},
+		{
+			"no key file", "hash_values: true\nhash_values_key_file: no.key\n", nil, nil,
+			`hash_values_key_file: no.key: no such file or directory`,
+		},
+		{
 			"admin pages for everybody", "admin_address: :6070\n", nil, nil,
 			`admin_address: :6070 is not on loopback, so anybody could see the admin pages and profile the program; set admin_token, admin_token_file, or admin_tls_client_ca_file with admin_tls_cert_file and admin_tls_key_file, or an address like 127.0.0.1:6070`,
 		},

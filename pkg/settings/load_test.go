@@ -178,6 +178,15 @@ func TestThePasswordFile(t *testing.T) {
 	}
 }
 
+func TestTheKeyFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "key")
+	write(t, path, "0123456789abcdef\n")
+	got, err := load(t, "hash_values: true", []string{"RATELIMITD_HASH_VALUES_KEY_FILE=" + path})
+	if err != nil || got.HashValuesKey.Reveal() != "0123456789abcdef" {
+		t.Errorf("key %q, %v", got.HashValuesKey.Reveal(), err)
+	}
+}
+
 func TestDocumentedNamesAreRegular(t *testing.T) {
 	seen := map[string]bool{}
 	for _, row := range All() {

@@ -45,12 +45,15 @@ type Settings struct {
 	HTTPMaxConnections     int
 	MaxDescriptors         int
 
-	Store         string
-	StoreTimeout  time.Duration
-	MemoryMaxKeys int
-	MemoryMaxSize Size
-	LocalMaxSize  Size
-	Replicas      int
+	Store             string
+	StoreTimeout      time.Duration
+	HashValues        bool
+	HashValuesKey     Secret
+	HashValuesKeyFile string
+	MemoryMaxKeys     int
+	MemoryMaxSize     Size
+	LocalMaxSize      Size
+	Replicas          int
 
 	RedisURL              URL
 	RedisUsername         string

@@ -235,6 +235,20 @@ func storeRows(s *Settings) []Setting {
 				"A request that says how long it waits, as those of Envoy do, is answered before that. With the store in memory nothing is waited for.",
 		},
 		{
+			Name: "hash_values", target: &s.HashValues, Default: "false",
+			Doc: "Put keyed hashes in the place of the values of descriptors: in counters' keys and in dynamic metadata. Values that a policy spells out stay. " +
+				"Needs a key. Switching it on or off begins new counts.",
+		},
+		{
+			Name: "hash_values_key", target: &s.HashValuesKey,
+			Doc: "The key of hash_values: 16 bytes or more that nobody can guess, as openssl rand -hex 32 makes them. All replicas that share counts need " +
+				"the same. Another key begins new counts. Everybody on the machine can see flags: set it elsewhere.",
+		},
+		{
+			Name: "hash_values_key_file", target: &s.HashValuesKeyFile,
+			Doc: "A file that holds the key, as a mounted Secret does. Read at the start.",
+		},
+		{
 			Name: "memory_max_keys", target: &s.MemoryMaxKeys, Default: "1000000", Min: "1", Max: "1000000000",
 			Doc: "The most counters in memory, about 250 bytes each. When full, the ones nearest to unused go first.",
 		},

@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -8,10 +9,11 @@ import (
 )
 
 // checkTogether finds faults that no setting has on its own, and reads the
-// files of the password and of the token.
+// files of the secrets.
 func (s *Settings) checkTogether(faults *ErrorList) {
 	s.readPassword(faults)
 	s.readToken(faults)
+	s.readHashKey(faults)
 	s.checkAdmin(faults)
 	s.checkXDS(faults)
 	if (s.RedisTLSCertFile == "") != (s.RedisTLSKeyFile == "") {
@@ -64,6 +66,22 @@ func (s *Settings) readToken(faults *ErrorList) {
 	token := s.AdminToken.Reveal()
 	if len(token) < leastToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		faults.add("admin_token", "is no token; write at least 16 characters of printable ASCII without spaces, as openssl rand -hex 32 makes them")
+	}
+}
+
+// leastHashKey is the length in bytes of the shortest key that nobody guesses.
+const leastHashKey = 16
+
+func (s *Settings) readHashKey(faults *ErrorList) {
+	before := len(faults.Errors)
+	readSecret(&s.HashValuesKey, s.HashValuesKeyFile, "hash_values_key", "keys", faults)
+	key := s.HashValuesKey.Reveal()
+	switch {
+	case len(faults.Errors) > before:
+	case !s.HashValues && (key != "" || s.HashValuesKeyFile != ""):
+		faults.add("hash_values_key", "is not used while hash_values is false; set both or none")
+	case s.HashValues && len(key) < leastHashKey:
+		faults.add("hash_values_key", fmt.Sprintf("has %d bytes, and hash_values needs %d or more; write what openssl rand -hex 32 makes, here or into hash_values_key_file", len(key), leastHashKey))
 	}
 }
 
