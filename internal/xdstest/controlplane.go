@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -23,7 +24,8 @@ import (
 
 // Options say what a control plane is like.
 type Options struct {
-	// Address is where it listens; empty: any free port of 127.0.0.1.
+	// Address is where it listens, host:port or unix:path; empty: any free
+	// port of 127.0.0.1.
 	Address string
 
 	// TLS is nil for plaintext.
@@ -36,7 +38,7 @@ type Options struct {
 
 // ControlPlane is a running control plane.
 type ControlPlane struct {
-	// Address is host:port.
+	// Address is host:port or unix:path.
 	Address string
 
 	node   string
@@ -52,13 +54,21 @@ type ControlPlane struct {
 // Start starts a control plane that has nothing to say yet.
 func Start(t testing.TB, o Options) *ControlPlane {
 	t.Helper()
-	listener, err := net.Listen("tcp", cmp.Or(o.Address, "127.0.0.1:0"))
+	network, address := "tcp", cmp.Or(o.Address, "127.0.0.1:0")
+	path, isPath := strings.CutPrefix(address, "unix:")
+	if isPath {
+		network, address = "unix", path
+	}
+	listener, err := net.Listen(network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !isPath {
+		o.Address = listener.Addr().String()
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	p := &ControlPlane{
-		Address: listener.Addr().String(), node: cmp.Or(o.Node, "envoy-ratelimit"), stop: stop,
+		Address: o.Address, node: cmp.Or(o.Node, "envoy-ratelimit"), stop: stop,
 		cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil),
 	}
 	var options []grpc.ServerOption

@@ -266,6 +266,13 @@ func TestTheControlPlaneComesBack(t *testing.T) {
 	}
 }
 
+func TestUnixSocket(t *testing.T) {
+	plane := xdstest.Start(t, xdstest.Options{Address: "unix:" + t.TempDir() + "/xds"})
+	plane.Set(t, "1", named(t, "a"))
+	r := receive(t, plane.Address)
+	eventually(t, "a state is taken", func() bool { return r.history() == "[a]" })
+}
+
 // mutual is the TLS of a server as Envoy Gateway's: it reads its files at each
 // handshake and wants a client's certificate.
 func mutual(c *redistest.Certificates, most uint16) *tls.Config {
