@@ -51,6 +51,9 @@ func (c *Call) Decode(reply []byte, out []Decision) error {
 		return fmt.Errorf("the script's reply has %d bytes, want %d", len(reply), want)
 	}
 	now, rest := number(reply), reply[replyHead:]
+	if now < 0 || now > maxExact {
+		return fmt.Errorf("the script's reply has no clock, but %d", now)
+	}
 	c.states = c.states[:0]
 	for range c.keys {
 		c.states = append(c.states, decodeState(rest))
@@ -83,19 +86,19 @@ func (c *Call) replay(now int64, from, to int, out []Decision, told []byte) (res
 		p := c.places[from+i]
 		if asks[i].Limit.Algorithm != SlidingWindowLog {
 			states = append(states, &c.states[p.key])
-			if logs == 0 && why == nil {
+			if why == nil {
 				why = c.limits[p.limit].unfit(states[i], now)
 			}
 			continue
 		}
 		states = append(states, nil)
 		switch code := told[0]; {
-		case code == codeUndecided:
+		case code == codeUndecided || !plausible(told):
 			why = ErrCorrupt
 		case code == codeClock:
 			why = &ClockError{now}
 		default:
-			why, passed = nil, code&codeUncharged == 0
+			passed = code&codeUncharged == 0
 			out[i] = asks[i].told(told, now)
 		}
 		logs, told = logs+1, told[toldSize:]
@@ -118,6 +121,16 @@ func (c *Call) replay(now int64, from, to int, out []Decision, told []byte) (res
 	return told
 }
 
+// plausible reports whether numbers that an ask for a log is told can be right.
+func plausible(told []byte) bool {
+	for at := 1; at < toldSize; at += 8 {
+		if n := number(told[at:]); n < 0 || n > maxExact {
+			return false
+		}
+	}
+	return true
+}
+
 // unfit says why an ask cannot be decided, as the script does.
 func (l *calledLimit) unfit(s *State, now int64) error {
 	switch {
@@ -136,7 +149,7 @@ func (a *Ask) told(b []byte, now int64) Decision {
 	fits, before, after, again, expiry := b[0]&codeFits != 0, number(b[1:]), number(b[9:]), number(b[17:]), number(b[25:])
 	d := a.Limit.decision(fits || a.Mode == GiveBack, a.hits(), before, after)
 	if d.Outcome == Denied && !d.Never {
-		d.RetryAfter = micros(again - now)
+		d.RetryAfter = micros(max(0, again-now))
 	}
 	d.Reset = untilReset(expiry, now)
 	return a.forced(d)
