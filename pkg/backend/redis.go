@@ -88,6 +88,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
+	client.AddHook(recoverHook{})
 	sum := sha1.Sum([]byte(algorithm.Script))
 	r := &Redis{
 		client:  client,
