@@ -2,8 +2,13 @@ package descriptors
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"strings"
 	"testing"
+	"testing/fstest"
+
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
 // FuzzPolicy feeds anything to Compile. It never panics, an error says where,
@@ -94,6 +99,61 @@ func checkReachable(t *testing.T, d *Domain, r *Rule) {
 		l.AppendKey(nil, list)
 	}
 }
+
+// FuzzFiles reads and compiles a directory: the names and texts of its files
+// follow each other, separated by zero bytes.
+func FuzzFiles(f *testing.F) {
+	f.Add("a.yaml\x00domain: t\ndescriptors: [{key: a, value: '*x*'}]\x00b/c.yml\x00domain: t\ncounting: reference\ndescriptors: [{key: a, value: 'x*'}]\x00.d.yaml\x00x")
+	f.Add("a.yaml\x00" + bomb + "\x00a.yaml/b.yaml\x00domain: u")
+	f.Add("a.yaml\x00domain: t\ndescriptors: " + strings.Repeat("[", 500) + "\x00b.yaml\x00domain: t\ndescriptors: " + strings.Repeat("{descriptors: [", 200))
+	f.Add("a.yaml\x00domain: t\ndescriptors: &a [{key: a, descriptors: *a}]\x00b.yaml\x00<<: &b {<<: *b}")
+	f.Add("a.yaml\x00domain: t\ndescriptors: [{key: a, rate_limit: {unit: hour, requests_per_unit: 0x" + strings.Repeat("f", 400) + "}}, {key: b, rate_limit: {unit: hour, requests_per_unit: 1e999}}]")
+	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > 1<<16 {
+			return
+		}
+		parts := strings.Split(text, "\x00")
+		tree := fstest.MapFS{}
+		for i := 0; i+1 < len(parts); i += 2 {
+			if fs.ValidPath(parts[i]) {
+				tree[parts[i]] = &fstest.MapFile{Data: []byte(parts[i+1])}
+			}
+		}
+		files, err := ReadFS(tree, 1<<15)
+		size := 0
+		for _, file := range files {
+			size += len(file.Text)
+		}
+		if err != nil || size > 1<<15 {
+			if size > 1<<15 {
+				t.Errorf("%d bytes were read", size)
+			}
+			return
+		}
+		for _, counting := range []algorithm.Counting{algorithm.Precise, algorithm.Reference} {
+			rules, err := Compile(files, Options{Counting: counting})
+			if err == nil {
+				checkRules(t, rules)
+				continue
+			}
+			var list *ErrorList
+			if !errors.As(err, &list) || len(list.Errors) == 0 || len(list.Error()) > 1<<20 {
+				t.Fatalf("%T of %d bytes", err, len(err.Error()))
+			}
+		}
+	})
+}
+
+// bomb is a file whose aliases double what it says thirty times.
+var bomb = func() string {
+	var b strings.Builder
+	b.WriteString("domain: t\nx0: &x0 [a]\n")
+	for i := range 30 {
+		fmt.Fprintf(&b, "x%d: &x%d [*x%d, *x%d]\n", i+1, i+1, i, i)
+	}
+	b.WriteString("descriptors: *x30\n")
+	return b.String()
+}()
 
 // FuzzMatch sends anything to a tree with every kind of node.
 func FuzzMatch(f *testing.F) {

@@ -32,7 +32,7 @@ descriptors:
   - key: open
 `
 
-func newAdmin(t *testing.T) (*AdminOptions, *Policies) {
+func newAdmin(t testing.TB) (*AdminOptions, *Policies) {
 	t.Helper()
 	rules, err := descriptors.Compile([]descriptors.File{{Name: "edge.yaml", Text: []byte(policyFile)}}, descriptors.Options{})
 	if err != nil {

@@ -126,11 +126,20 @@ func TestMetrics(t *testing.T) {
 }
 
 func TestSlowClientsAreCutOff(t *testing.T) {
+	o, _ := newAdmin(t)
+	log := slog.New(slog.DiscardHandler)
+	t.Run("public", func(t *testing.T) {
+		cutsOff(t, NewServer(Public(Options{Ask: ask, MaxBody: 100, Metrics: prometheus.NewRegistry()}), log), "POST /json")
+	})
+	t.Run("admin", func(t *testing.T) { cutsOff(t, NewAdminServer(Admin(*o), log), "PUT /log_level") })
+}
+
+func cutsOff(t *testing.T, server *http.Server, what string) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := NewServer(Public(Options{Ask: ask, MaxBody: 100, Metrics: prometheus.NewRegistry()}), slog.New(slog.DiscardHandler))
 	if server.ReadHeaderTimeout == 0 || server.ReadTimeout == 0 || server.WriteTimeout == 0 || server.IdleTimeout == 0 {
 		t.Errorf("a time is without bound: %+v", server)
 	}
@@ -139,8 +148,8 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 	defer server.Close()
 	for name, begin := range map[string]string{
 		"silent":      "",
-		"half a head": "POST /json HTTP/1.1\r\nHost: x\r\n",
-		"half a body": "POST /json HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{",
+		"half a head": what + " HTTP/1.1\r\nHost: localhost\r\n",
+		"half a body": what + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{",
 	} {
 		conn, err := net.Dial("tcp", listener.Addr().String())
 		if err != nil {

@@ -21,9 +21,9 @@ func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 }
 
 // NewAdminServer returns a server for the handlers of [Admin]. Its answers may
-// take long, as a profile does.
+// take as long as a profile does.
 func NewAdminServer(handler http.Handler, log *slog.Logger) *http.Server {
 	server := NewServer(handler, log)
-	server.WriteTimeout = 0
+	server.WriteTimeout = 5 * time.Minute
 	return server
 }
