@@ -1,12 +1,14 @@
 # Tools are pinned here, kept in .tools (ignored by git) and fetched when missing; none is in go.mod.
 ENVOY_VERSION := 1.40.0# as in tools/envoy.txt
 GOLANGCI_LINT_VERSION := v2.15.0
+GOVULNCHECK_VERSION := v1.9.0
 FUZZTIME ?= 1m
 
 TOOLS := $(CURDIR)/.tools
 ENVOY := $(TOOLS)/envoy-$(ENVOY_VERSION)
 H2SPEC := $(TOOLS)/h2spec-2.2.1# as in tools/h2spec/go.mod
 GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
+GOVULNCHECK := $(TOOLS)/govulncheck-$(GOVULNCHECK_VERSION)
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -20,7 +22,7 @@ integration_packages := $$(go list ./integration/... | grep -v /faults)
 timed = start=$$SECONDS; status=0; { $(2); } || status=$$?; echo "== $(1): $$((SECONDS - start)) s"; exit $$status
 
 .PHONY: all
-all: build test race lint ## Build, test, test with the race detector, and lint (what CI runs)
+all: build test race lint vuln ## Build, test, test with the race detector, lint, and look for vulnerabilities (what CI runs)
 
 .PHONY: help
 help: ## Tell what can be made
@@ -71,6 +73,10 @@ lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint and go.mod
 	@$(call timed,lint,unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi; \
 		go vet ./... && $(GOLANGCI_LINT) run ./... && go mod tidy -diff)
 
+.PHONY: vuln
+vuln: $(GOVULNCHECK) ## Look for known vulnerabilities in the code that is used; says so if the database cannot be reached
+	@$(call timed,vulnerabilities,tools/vuln $(GOVULNCHECK))
+
 .PHONY: bench
 bench: ## Measure the cost of matching, of each algorithm and of the whole service
 	@go test -run '^$$' -bench . -benchmem $(unit_packages)
@@ -110,6 +116,12 @@ $(ENVOY): tools/envoy.txt tools/fetch-envoy | system
 $(H2SPEC): tools/fetch-h2spec tools/h2spec/go.mod
 	@echo "building h2spec"
 	@tools/fetch-h2spec $@
+
+$(GOVULNCHECK):
+	@echo "building govulncheck $(GOVULNCHECK_VERSION)"
+	@mkdir -p $(TOOLS)/vuln
+	@GOBIN=$(TOOLS)/vuln GOFLAGS= go install golang.org/x/vuln/cmd/govulncheck@$(GOVULNCHECK_VERSION)
+	@mv $(TOOLS)/vuln/govulncheck $@ && rmdir $(TOOLS)/vuln
 
 $(GOLANGCI_LINT):
 	@echo "building golangci-lint $(GOLANGCI_LINT_VERSION), which takes a minute"

@@ -10,7 +10,7 @@ import (
 )
 
 // tabbed are the files, beside Go's, that are indented with tabs.
-var tabbed = []string{".lua", ".mk", "Makefile", "go.mod", "go.sum", "demo", "run", "fetch-envoy", "fetch-h2spec", "install-missing"}
+var tabbed = []string{".lua", ".mk", "Makefile", "go.mod", "go.sum", "demo", "run", "fetch-envoy", "fetch-h2spec", "install-missing", "tools/vuln"}
 
 // Files are as .editorconfig says, so that nobody's editor changes lines that nobody meant to change.
 func TestFilesAreAsEditorsAreTold(t *testing.T) {
