@@ -230,7 +230,7 @@ const maxTries = 10_000_000
 // unreachable reports that the branch with the value is hidden by a pattern.
 func (f *family) unreachable(value string, by *pattern) {
 	br, first := f.exact[value], f.exact[by.text]
-	if br == nil {
+	if br == nil || br.at.src.generated {
 		return
 	}
 	what := "a descriptor without a value"

@@ -34,6 +34,9 @@ type source struct {
 	file   string
 	faults *faults
 
+	// generated says that a program wrote it, which means all of it.
+	generated bool
+
 	// visits is how many more values may be read, less than 0 when reading
 	// has ended, so that no file takes more time or memory than its size
 	// warrants.
@@ -67,7 +70,7 @@ func (s *source) spend(n int, at *value) bool {
 // Empty documents are left out, but a file with nothing else is a fault: it is
 // more likely half written than meant.
 func readSource(file File, f *faults) []*value {
-	src := &source{file: file.Name, faults: f, visits: len(file.Text) + maxExpansion}
+	src := &source{file: file.Name, faults: f, generated: file.Root != nil, visits: len(file.Text) + maxExpansion}
 	if file.Root != nil {
 		src.visits = math.MaxInt // without aliases nothing is read twice
 		return []*value{newRoot(src, file.Root)}

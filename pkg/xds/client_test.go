@@ -417,7 +417,7 @@ func TestNoControlPlane(t *testing.T) {
 	t.Cleanup(server.Stop)
 	r := receive(t, listener.Addr().String())
 	eventually(t, "the error tells", func() bool {
-		return r.tells("control plane "+listener.Addr().String()+": Unimplemented: unknown service envoy.service.discovery.v3.AggregatedDiscoveryService")
+		return r.tells("control plane " + listener.Addr().String() + ": Unimplemented: unknown service envoy.service.discovery.v3.AggregatedDiscoveryService")
 	})
 }
 

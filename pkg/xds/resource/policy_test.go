@@ -119,7 +119,11 @@ func TestFields(t *testing.T) {
 
 // The shapes that Envoy Gateway makes are taken as they are.
 func TestEnvoyGatewaysShapes(t *testing.T) {
-	rules, err := compile(t, gateway(t)...)
+	files, err := Policies(packed(t, gateway(t)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := descriptors.Compile(files, descriptors.Options{Counting: algorithm.Reference})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +150,7 @@ func gateway(t testing.TB) []*ratelimitv3.RateLimitConfig {
 	}
 	const (
 		route  = "httproute/default/users/rule/0/match/0/*"
-		other  = "httproute/default/users/rule/1/match/0/*_example_com"
+		other  = "httproute/default/users/rule/0/match/0/*_example_com" // which the one before hides, but for itself
 		shared = "default/everyone/rule/0"
 	)
 	return []*ratelimitv3.RateLimitConfig{
@@ -177,7 +181,7 @@ func TestRefusals(t *testing.T) {
 		{`{"name": "a", "domain": "d", "descriptors": [{"key": "k"}]}`, `{"name": "b", "domain": "d", "descriptors": [{"key": "k"}]}`},
 		{`{"name": "a", "domain": "d", "descriptors": [{"key": "k", "rate_limit": {"unlimited": true, "unit": "DAY"}}]}`},
 		{`{"name": "a", "domain": "d", "descriptors": [{"key": "k", "rate_limit": {"unit": "DAY", "replaces": [{}, {"name": "x"}]}}]}`},
-		{`{"name": "a", "domain": "d", "descriptors": [{"key": "k", "metadata": {"ratelimitd": {"burst": 1, "share_threshold": "yes", "shadow": true}}}]}`},
+		{`{"name": "a", "domain": "d", "descriptors": [{"key": "k", "metadata": {"ratelimitd": {"share_threshold": "yes", "shadow": true}}}]}`},
 		{`{"name": "a", "domain": "d", "descriptors": [{"key": "k", "rate_limit": {"unit": "DAY"}, "metadata": {"ratelimitd": {"rate_limit": {"burst": 1.5}}}}]}`},
 		{`{"name": "a", "domain": "d", "descriptors": [{"key": "k", "descriptors": [{"key": "l", "metadata": {"ratelimitd": 1}}]}]}`},
 		{`{"name": "two\nlines", "domain": "d", "descriptors": [{}]}`},
