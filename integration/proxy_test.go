@@ -5,9 +5,11 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
-// holdingProxy stands between ratelimitd and Redis. It can hold calls of the script, while all else passes.
+// holdingProxy stands between ratelimitd and Redis. It can hold calls of the script, or let them through one by one as a slow
+// Redis does, while all else passes.
 type holdingProxy struct {
 	address string
 
@@ -15,6 +17,9 @@ type holdingProxy struct {
 	held  bool             // guarded by mu, as is what follows
 	kept  map[net.Conn]int // script calls that wait in each connection
 	moved sync.Cond        // held has changed
+
+	turn  sync.Mutex    // held by the call that passes
+	delay time.Duration // that each takes; set before there are any
 }
 
 // holdBetween starts a proxy for a server. It passes everything on.
@@ -56,6 +61,7 @@ func (p *holdingProxy) serve(client net.Conn, address string) {
 	pass(client, server, func(b []byte) {
 		if n := bytes.Count(b, []byte("evalsha")); n > 0 {
 			p.wait(client, n)
+			p.delayAll(n)
 		}
 	})
 }
@@ -86,6 +92,16 @@ func (p *holdingProxy) wait(c net.Conn, calls int) {
 		p.moved.Wait()
 	}
 	delete(p.kept, c)
+}
+
+// delayAll lets calls pass, one after the other.
+func (p *holdingProxy) delayAll(calls int) {
+	if p.delay == 0 {
+		return
+	}
+	p.turn.Lock()
+	defer p.turn.Unlock()
+	time.Sleep(time.Duration(calls) * p.delay)
 }
 
 // hold keeps calls from the server, from now on.

@@ -25,6 +25,7 @@ type store struct {
 // does not answer yet.
 func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Registerer) (*store, error) {
 	policy := backend.FailureOptions{Timeout: s.StoreTimeout, Registerer: registry}
+	shed := backend.SheddingOptions{Budget: s.StoreTimeout, Registerer: registry}
 	if s.Store == settings.StoreMemory {
 		memory := backend.NewMemory(backend.MemoryOptions{
 			MaxKeys:    s.MemoryMaxKeys,
@@ -32,20 +33,25 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 			Registerer: registry,
 			Log:        log,
 		})
+		shedding := backend.WithShedding(memory, shed)
 		return &store{
 			inline:  true,
-			decider: backend.WithFailurePolicy(memory, policy),
+			decider: backend.WithFailurePolicy(shedding, policy),
 			ready:   func() error { return nil },
-			close:   memory.Close,
+			close: func() {
+				shedding.Close()
+				memory.Close()
+			},
 		}, nil
 	}
 	redis, err := openRedis(s, log, registry)
 	if err != nil {
 		return nil, err
 	}
-	var decider service.Decider = redis
+	shedding := backend.WithShedding(redis, shed)
+	var decider service.Decider = shedding
 	if s.RedisKnownOverKeys > 0 {
-		decider = backend.WithKnownOver(redis, backend.KnownOverOptions{MaxKeys: s.RedisKnownOverKeys, Registerer: registry})
+		decider = backend.WithKnownOver(shedding, backend.KnownOverOptions{MaxKeys: s.RedisKnownOverKeys, Registerer: registry})
 	}
 	replicas := backend.JoinReplicas(redis, backend.ReplicasOptions{Unmet: s.Replicas, Registerer: registry, Log: log})
 	local := backend.NewLocal(decider, backend.LocalOptions{
@@ -61,6 +67,7 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 		close: func() {
 			local.Close()
 			replicas.Close()
+			shedding.Close()
 			_ = redis.Close()
 		},
 	}, nil

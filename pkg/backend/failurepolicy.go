@@ -59,9 +59,9 @@ func WithFailurePolicy(next decider, o FailureOptions) *FailurePolicy {
 		Name: "ratelimitd_store_degraded_total",
 		Help: "Decisions that on_store_error made in place of the store, by policy.",
 	}, []string{"policy"})
-	_, instant := next.(interface{ neverWaits() })
+	prompt, ok := next.(interface{ neverWaits() bool })
 	return &FailurePolicy{
-		next: next, instant: instant, timeout: o.Timeout, local: o.Local,
+		next: next, instant: ok && prompt.neverWaits(), timeout: o.Timeout, local: o.Local,
 		failed: degraded.WithLabelValues("error"),
 		open:   degraded.WithLabelValues("allow"),
 		shut:   degraded.WithLabelValues("deny"),
@@ -177,13 +177,18 @@ func (p *FailurePolicy) answer(ask *algorithm.Ask, d *algorithm.Decision) {
 		}
 		p.open.Inc()
 	case algorithm.FailDeny:
-		*d = algorithm.Decision{
-			Outcome: algorithm.Denied, Degraded: true, Err: d.Err,
-			Before: ask.Limit.Capacity, After: ask.Limit.Capacity,
-			RetryAfter: degradedWait, Reset: degradedWait,
-		}
+		denyInPlace(ask, d)
 		p.shut.Inc()
 	default:
 		p.failed.Inc()
+	}
+}
+
+// denyInPlace denies in place of the store, and keeps the reason.
+func denyInPlace(ask *algorithm.Ask, d *algorithm.Decision) {
+	*d = algorithm.Decision{
+		Outcome: algorithm.Denied, Degraded: true, Err: d.Err,
+		Before: ask.Limit.Capacity, After: ask.Limit.Capacity,
+		RetryAfter: degradedWait, Reset: degradedWait,
 	}
 }

@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -35,6 +36,10 @@ type lane struct {
 	breaker *breaker
 	errands sync.Pool // *errand, for newErrand
 
+	budget time.Duration // within which asks are to be decided
+	strain strain
+	total  *atomic.Int64 // the sum of all lanes' strain; nil: nobody wants to know
+
 	mu      sync.Mutex // protects what follows
 	running int
 	left    time.Time // when the latest of those that are running left
@@ -44,13 +49,14 @@ type lane struct {
 	way      time.Duration // how long it is, as far as is known
 	trips    int           // since way was set
 	quickest time.Duration // of those trips
+	took     time.Duration // how long batches take at present
 }
 
 // enter reports whether the lane is free. If so the caller runs what it has by
 // itself, and then calls leave with the instant.
 func (l *lane) enter() (began time.Time, ok bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.unlock()
 	if len(l.waiting) > 0 || l.breaker.refusal() != nil || !l.start() {
 		return time.Time{}, false
 	}
@@ -73,7 +79,7 @@ func (l *lane) start() bool {
 // leave ends what enter began, and sets off what has gathered meanwhile.
 func (l *lane) leave(began time.Time) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.unlock()
 	l.learn(began)
 	if len(l.waiting) > 0 {
 		go l.serve()
@@ -85,6 +91,7 @@ func (l *lane) leave(began time.Time) {
 // learn takes note of how long a batch has taken.
 func (l *lane) learn(began time.Time) {
 	took := time.Since(began)
+	l.took += (min(took, 2*l.budget) - l.took) / 4 // by what took for ever it would not come back soon
 	if l.trips == 0 || took < l.quickest {
 		l.quickest = took
 	}
@@ -100,7 +107,7 @@ func (l *lane) add(e *errand) error {
 		return err
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.unlock()
 	if l.asks > 0 && l.asks+len(e.asks) > maxWaiting {
 		return errQueueFull
 	}
@@ -133,7 +140,7 @@ func (l *lane) serve() {
 // before left, if it had one.
 func (l *lane) take(batch []*errand, last time.Time) ([]*errand, time.Time) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	defer l.unlock()
 	if !last.IsZero() {
 		l.learn(last)
 	}

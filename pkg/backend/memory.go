@@ -134,7 +134,7 @@ func (m *Memory) Decide(_ context.Context, asks []algorithm.Ask, out []algorithm
 }
 
 // neverWaits tells a [FailurePolicy] that no call takes long enough to be ended.
-func (m *Memory) neverWaits() {}
+func (m *Memory) neverWaits() bool { return true }
 
 // decideGroup decides one request under the locks of all shards it touches.
 func (m *Memory) decideGroup(sc *scratch, now int64, asks []algorithm.Ask, out []algorithm.Decision) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,8 +57,9 @@ type Redis struct {
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // nil unless it is one
 	sha     string
-	calls   sync.Pool // *scriptCall
-	lanes   sync.Map  // string, the address of a server, to *lane
+	calls   sync.Pool    // *scriptCall
+	lanes   sync.Map     // string, the address of a server, to *lane
+	strain  atomic.Int64 // the sum of theirs
 	log     *slog.Logger
 	undos   chan struct{}
 	undoing sync.WaitGroup
