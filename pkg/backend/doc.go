@@ -27,6 +27,16 @@
 // another; a caller whose deadline passes leaves alone, and is not counted if its
 // call has not left yet.
 //
+// # Circuit breakers
+//
+// Each lane has a breaker. When calls to a server fail one after another, by
+// errors or by taking too long, what is asked of it is undecided at once, and a
+// few calls each quarter of a second find out when it is back. What only
+// concerns a key, a slot that moves, or a caller in a hurry is not held against
+// a server. Nothing is asked of a server but by those calls and by the watch of
+// its health, which also looks for what would spoil counts unseen: eviction and
+// a clock that jumps.
+//
 // # Redis Cluster
 //
 // A script can charge keys of one hash slot only. Counter keys are made so that

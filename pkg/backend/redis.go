@@ -31,7 +31,7 @@ type RedisOptions struct {
 
 	// Budget is what a call may take before it counts as failed: servers whose
 	// calls fail one after another are left alone for a moment. 0 is
-	// DefaultTimeout.
+	// ReadTimeout.
 	Budget time.Duration
 
 	// PoolSize is how many connections there are at most, to each node of a
@@ -119,7 +119,7 @@ func (o RedisOptions) withDefaults() RedisOptions {
 	set(&o.DialTimeout, DefaultDialTimeout)
 	set(&o.ReadTimeout, DefaultReadTimeout)
 	set(&o.WriteTimeout, o.ReadTimeout)
-	set(&o.Budget, DefaultTimeout)
+	set(&o.Budget, o.ReadTimeout)
 	if o.PoolSize <= 0 {
 		o.PoolSize = DefaultPoolSize
 	}

@@ -50,7 +50,7 @@ func benchmarkStore(b *testing.B, url string) *Redis {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r, err := NewRedis(RedisOptions{Server: server, ReadTimeout: 10 * time.Second, Budget: 10 * time.Second})
+	r, err := NewRedis(RedisOptions{Server: server, ReadTimeout: 10 * time.Second})
 	if err != nil {
 		b.Fatal(err)
 	}

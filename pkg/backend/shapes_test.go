@@ -37,7 +37,7 @@ func openRedis(t *testing.T, url string, change func(*RedisOptions)) (*Redis, *p
 	}
 	reg := prometheus.NewRegistry()
 	// A loaded machine must not turn a slow answer into a failed test.
-	o := RedisOptions{Server: server, Registerer: reg, Log: slog.New(slog.DiscardHandler), ReadTimeout: 10 * time.Second, DialTimeout: 5 * time.Second, Budget: 10 * time.Second}
+	o := RedisOptions{Server: server, Registerer: reg, Log: slog.New(slog.DiscardHandler), ReadTimeout: 10 * time.Second, DialTimeout: 5 * time.Second}
 	if change != nil {
 		change(&o)
 	}
