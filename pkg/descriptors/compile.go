@@ -15,13 +15,14 @@ type File struct {
 	Name string
 	Text []byte
 
-	// Root is a policy that did not come as YAML: the mapping that a document
-	// of a file would have, without aliases. Text is then not read, but must
-	// differ where Root does, for the revision. Errors show the name and the
-	// path in place of a line. A program wrote it, so a rule that others hide
-	// is no error: Envoy Gateway has a * in the names of routes, which meet
-	// their rules as they are.
-	Root *yaml.Node
+	// Parse reads a Text that is not YAML. It returns the mapping that a
+	// document of a file would have, without aliases, or an error, which may
+	// be an *Error with a path. Nil: Text is YAML.
+	//
+	// Errors show the name and the path in place of a line. A program wrote the
+	// policy, so a rule that others hide is no error: Envoy Gateway has a * in
+	// the names of routes, which meet their rules as they are.
+	Parse func(text []byte) (*yaml.Node, error)
 }
 
 // Options are what the files do not say themselves.

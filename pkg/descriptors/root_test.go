@@ -27,7 +27,8 @@ func parsed(files []File) (roots []File, ok bool) {
 			if document.Content[0].ShortTag() == nullTag {
 				continue // an empty document
 			}
-			roots = append(roots, File{Name: file.Name, Text: file.Text, Root: document.Content[0]})
+			root := document.Content[0]
+			roots = append(roots, File{Name: file.Name, Text: file.Text, Parse: func([]byte) (*yaml.Node, error) { return root, nil }})
 		}
 	}
 	return roots, len(roots) > 0
@@ -98,6 +99,18 @@ func TestRootsAreCheckedAsFilesAre(t *testing.T) {
 	}
 	if compared < 15 {
 		t.Errorf("only %d files could be compared", compared)
+	}
+}
+
+// What cannot be parsed is told with all else that is wrong.
+func TestFaultsOfParsing(t *testing.T) {
+	_, err := Compile([]File{
+		{Name: "a", Parse: func([]byte) (*yaml.Node, error) { return nil, errors.New("is torn") }},
+		{Name: "b", Parse: func([]byte) (*yaml.Node, error) { return nil, &Error{Path: "x[0].y", Problem: "is odd"} }},
+		{Name: "c.yaml", Text: []byte("domain: ''")},
+	}, Options{})
+	if want := "a: is torn\nb: x[0].y: is odd\nc.yaml:1:9: domain: the domain must not be empty"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }
 

@@ -65,15 +65,14 @@ func (s *source) spend(n int, at *value) bool {
 	return s.visits >= 0
 }
 
-// readSource parses a file, unless it is parsed already, and returns the root
-// of each of its documents.
+// readSource parses a file and returns the root of each of its documents.
 // Empty documents are left out, but a file with nothing else is a fault: it is
 // more likely half written than meant.
 func readSource(file File, f *faults) []*value {
-	src := &source{file: file.Name, faults: f, generated: file.Root != nil, visits: len(file.Text) + maxExpansion}
-	if file.Root != nil {
+	src := &source{file: file.Name, faults: f, generated: file.Parse != nil, visits: len(file.Text) + maxExpansion}
+	if file.Parse != nil {
 		src.visits = math.MaxInt // without aliases nothing is read twice
-		return []*value{newRoot(src, file.Root)}
+		return readParsed(src, file)
 	}
 	text := bytes.TrimPrefix(file.Text, []byte("\ufeff"))
 	switch {
@@ -102,6 +101,20 @@ func readSource(file File, f *faults) []*value {
 		src.add(nil, "", "the file is empty; a policy has at least a domain")
 	}
 	return roots
+}
+
+// readParsed is readSource for a file that says how it is read.
+func readParsed(src *source, file File) []*value {
+	node, err := file.Parse(file.Text)
+	if err == nil {
+		return []*value{newRoot(src, node)}
+	}
+	if at, ok := errors.AsType[*Error](err); ok {
+		src.add(nil, at.Path, "%s", at.Problem)
+	} else {
+		src.add(nil, "", "%v", err)
+	}
+	return nil
 }
 
 // checkText reports bytes that no policy holds, where they stand.

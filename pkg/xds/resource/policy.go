@@ -19,8 +19,8 @@ const extension = "ratelimitd"
 
 // policy writes a resource as the policy that a file would hold. It checks
 // nothing but what would not be seen in the policy any more.
-func policy(c *ratelimitv3.RateLimitConfig, name string) (*yaml.Node, error) {
-	w := writer{name: name}
+func policy(c *ratelimitv3.RateLimitConfig) (*yaml.Node, error) {
+	var w writer
 	root := newMapping()
 	root.set("domain", text(c.GetDomain()))
 	root.set("descriptors", w.descriptors(c.GetDescriptors(), ""))
@@ -32,8 +32,7 @@ func policy(c *ratelimitv3.RateLimitConfig, name string) (*yaml.Node, error) {
 
 // writer writes the descriptors of one resource.
 type writer struct {
-	name  string // of the resource
-	fault *descriptors.Error
+	fault *descriptors.Error // the first that is found
 }
 
 func (w *writer) descriptors(all []*ratelimitv3.RateLimitDescriptor, above string) *yaml.Node {
@@ -85,7 +84,7 @@ func (w *writer) metadata(m *mapping, d *ratelimitv3.RateLimitDescriptor, path s
 
 func (w *writer) refuse(path, problem string) {
 	if w.fault == nil {
-		w.fault = &descriptors.Error{File: w.name, Path: path + ".metadata." + extension, Problem: problem}
+		w.fault = &descriptors.Error{Path: path + ".metadata." + extension, Problem: problem}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -46,10 +47,17 @@ func resourcePolicy(raw []byte, number int) (descriptors.File, error) {
 	if err := proto.Unmarshal(raw, &config); err != nil {
 		return descriptors.File{}, fmt.Errorf("resource %d is no RateLimitConfig: %w", number, err)
 	}
-	file := descriptors.File{Name: resourceName(&config, number), Text: raw}
-	var err error
-	file.Root, err = policy(&config, file.Name)
-	return file, err
+	return descriptors.File{Name: resourceName(&config, number), Text: raw, Parse: parse}, nil
+}
+
+// parse is for [descriptors.File]. The policy is made when it is needed, for it
+// takes many times the memory of the message.
+func parse(raw []byte) (*yaml.Node, error) {
+	var config ratelimitv3.RateLimitConfig
+	if err := proto.Unmarshal(raw, &config); err != nil {
+		return nil, err
+	}
+	return policy(&config)
 }
 
 // resourceName is how errors call a resource, on one line.
