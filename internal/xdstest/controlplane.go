@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -131,14 +132,14 @@ func (p *ControlPlane) requested(_ int64, r *discoveryv3.DiscoveryRequest) error
 func (p *ControlPlane) Requests() []*discoveryv3.DiscoveryRequest {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]*discoveryv3.DiscoveryRequest(nil), p.requests...)
+	return slices.Clone(p.requests)
 }
 
 // Headers returns those of each stream so far.
 func (p *ControlPlane) Headers() []metadata.MD {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]metadata.MD(nil), p.headers...)
+	return slices.Clone(p.headers)
 }
 
 // Acknowledged reports whether a version was acknowledged.
@@ -153,9 +154,8 @@ func (p *ControlPlane) Acknowledged(version string) bool {
 
 // Refusal returns the message of the last refusal; empty: there was none.
 func (p *ControlPlane) Refusal() string {
-	all := p.Requests()
-	for i := len(all) - 1; i >= 0; i-- {
-		if detail := all[i].GetErrorDetail(); detail != nil {
+	for _, r := range slices.Backward(p.Requests()) {
+		if detail := r.GetErrorDetail(); detail != nil {
 			return detail.GetMessage()
 		}
 	}

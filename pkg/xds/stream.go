@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound how long the refusal of a response
-	// waits that has been refused before. Some servers send it again as soon
-	// as they hear of it.
+	// firstPause and longestPause bound how long a refusal waits that comes
+	// after another one. Some servers send what was refused again as soon as
+	// they hear of it.
 	firstPause   = 100 * time.Millisecond
 	longestPause = 5 * time.Second
 
@@ -36,9 +36,7 @@ func (c *Client) stream(ctx context.Context) (answered bool, err error) {
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for name, value := range c.o.Headers {
-		ctx = metadata.AppendToOutgoingContext(ctx, name, value)
-	}
+	ctx = metadata.NewOutgoingContext(ctx, metadata.New(c.o.Headers))
 	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(ctx)
 	if err != nil {
 		return false, err
@@ -46,7 +44,7 @@ func (c *Client) stream(ctx context.Context) (answered bool, err error) {
 	// Without a version, so that everything comes: see the package's comment.
 	reply := &discoveryv3.DiscoveryRequest{Node: c.node, TypeUrl: resource.TypeURL}
 	pause := time.Duration(0)
-	for refused := ""; ; {
+	for told := ""; ; {
 		if err := stream.Send(reply); err != nil {
 			return answered, end(stream)
 		}
@@ -62,17 +60,17 @@ func (c *Client) stream(ctx context.Context) (answered bool, err error) {
 			c.version = response.GetVersionInfo()
 		}
 		reply = c.reply(response, err)
-		switch {
-		case err == nil:
-			refused, pause = "", 0
-		case response.GetVersionInfo() != refused:
-			refused, pause = response.GetVersionInfo(), 0
-			first, _, _ := strings.Cut(cut(err.Error()), "\n")
-			c.o.Log.Error("what the control plane sent is refused", "version", refused, "error", first)
-		default:
-			pause = min(max(2*pause, firstPause), longestPause)
-			sleep(ctx, pause)
+		if err == nil {
+			told, pause = "", 0
+			continue
 		}
+		if text := err.Error(); text != told {
+			told = text
+			first, _, _ := strings.Cut(cut(text), "\n")
+			c.o.Log.Error("what the control plane sent is refused", "version", response.GetVersionInfo(), "error", first)
+		}
+		sleep(ctx, pause)
+		pause = min(max(2*pause, firstPause), longestPause)
 	}
 }
 
