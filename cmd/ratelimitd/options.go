@@ -23,6 +23,7 @@ func (m *Main) serviceOptions() service.Options {
 			Triple:          s.RateLimitLegacyHeaders,
 			XTriple:         s.XRateLimitHeaders,
 			Delay:           s.DelayHeader,
+			Degraded:        s.DegradedHeader,
 		},
 		Body:            s.Body,
 		Metadata:        s.DynamicMetadata,

@@ -46,6 +46,10 @@ const (
 	FailLocal
 )
 
+func (p FailurePolicy) String() string {
+	return [...]string{"error", "allow", "deny", "local"}[p]
+}
+
 // Priority says which asks are the first not to be put to the store when there
 // are more than can be answered in time.
 type Priority uint8

@@ -98,16 +98,12 @@ func describe(r *Rules) string {
 		if d.Counting == algorithm.Reference {
 			counting = "reference"
 		}
-		fmt.Fprintf(&b, "domain %q, counting %s, overrides when the store fails: %s%s\n", d.Name, counting, policy(d.overrideOnFailed), priority(d.overridePriority))
+		fmt.Fprintf(&b, "domain %q, counting %s, overrides when the store fails: %s%s\n", d.Name, counting, d.overrideOnFailed, priority(d.overridePriority))
 		for _, rule := range d.Rules() {
 			describeRule(&b, rule)
 		}
 	}
 	return b.String()
-}
-
-func policy(p algorithm.FailurePolicy) string {
-	return [...]string{"error", "allow", "deny", "local"}[p]
 }
 
 // priority is empty for the default.
@@ -164,7 +160,7 @@ func describeLimit(b *strings.Builder, l *Limit) {
 			fmt.Fprintf(b, ", %s", word.text)
 		}
 	}
-	fmt.Fprintf(b, "\n        name %q, when the store fails: %s%s, key suffix %s\n", l.Name, policy(l.OnStoreError), priority(l.Priority), l.suffix[:])
+	fmt.Fprintf(b, "\n        name %q, when the store fails: %s%s, key suffix %s\n", l.Name, l.OnStoreError, priority(l.Priority), l.suffix[:])
 }
 
 // Every message is about one line, and a reader can find the place.

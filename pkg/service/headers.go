@@ -26,6 +26,10 @@ type Headers struct {
 	// Delay is X-RateLimit-Delay-Ms: after how long a leaky bucket's queue
 	// would release the request.
 	Delay bool
+
+	// Degraded is X-RateLimit-Degraded: deny, local or allow, where that failure
+	// policy answered in place of the store.
+	Degraded bool
 }
 
 // append appends the headers of a reply that tells of a decision on the limit.

@@ -27,6 +27,7 @@ const (
 //	denied      the limits that deny or, if shadow, would
 //	delay_ms    how long a leaky bucket's queue holds the request
 //	degraded    true where a failure policy answered in place of the store
+//	degraded_by which one: deny, local or allow
 func (b *batch) metadata(r *request, v *verdict) *structpb.Struct {
 	fields := map[string]*structpb.Value{
 		"domain":      structpb.NewStringValue(text(r.domain)),
@@ -44,11 +45,9 @@ func (b *batch) metadata(r *request, v *verdict) *structpb.Struct {
 	if delay, ok := b.delay(r); ok && !v.over {
 		fields["delay_ms"] = structpb.NewNumberValue(float64(milliseconds(delay)))
 	}
-	for i := r.asks.first; i < r.asks.last; i++ {
-		if b.decisions[i].Degraded {
-			fields["degraded"] = structpb.NewBoolValue(true)
-			break
-		}
+	if by, degraded := b.degradedBy(r, anyAsk); degraded {
+		fields["degraded"] = structpb.NewBoolValue(true)
+		fields["degraded_by"] = structpb.NewStringValue(by.String())
 	}
 	return &structpb.Struct{Fields: fields}
 }

@@ -79,6 +79,9 @@ func (s *Service) appendReply(reply []byte, b *batch, r *request, v *verdict) []
 			reply = end(appendProblem(field, b.views[speaker], &b.decisions[speaker]), mark)
 		}
 	}
+	if s.options.Headers.Degraded {
+		reply = b.appendDegraded(reply, r)
+	}
 	if s.options.Headers.Delay && !v.over {
 		reply = b.appendDelay(reply, r)
 	}

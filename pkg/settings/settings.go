@@ -75,6 +75,7 @@ type Settings struct {
 	XRateLimitHeaders      bool
 	RetryAfterHeader       bool
 	DelayHeader            bool
+	DegradedHeader         bool
 	Body                   bool
 	DynamicMetadata        bool
 

@@ -353,6 +353,10 @@ func answerRows(s *Settings) []Setting {
 			Doc: "Answer with X-RateLimit-Delay-Ms, the wait in a leaky bucket's queue.",
 		},
 		{
+			Name: "degraded_header", target: &s.DegradedHeader, Default: "false",
+			Doc: "Answer with X-RateLimit-Degraded where Redis did not decide and on_store_error did: allow, deny or local.",
+		},
+		{
 			Name: "body", target: &s.Body, Default: "false",
 			Doc: "Answer a denied request with an application/problem+json body: the error, a message and the seconds to wait. " +
 				"Clients of Envoy that speak gRPC get it as the text of their error.",

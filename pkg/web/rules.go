@@ -1,7 +1,6 @@
 package web
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
@@ -76,7 +75,7 @@ func viewRule(rule *descriptors.Rule) ruleView {
 		l := limitView{
 			ID: limit.ID, Name: limit.Name, Algorithm: limit.Limit.Algorithm.Name, Requests: limit.Limit.Requests,
 			Window: shortDuration(limit.Limit.Window), Capacity: limit.Limit.Capacity, Overdraw: limit.Limit.Overdraw,
-			Shadow: limit.Shadow, Quota: limit.Quota, OnStoreError: policyName(limit.OnStoreError), Priority: limit.Priority.String(), Region: limit.Region,
+			Shadow: limit.Shadow, Quota: limit.Quota, OnStoreError: limit.OnStoreError.String(), Priority: limit.Priority.String(), Region: limit.Region,
 		}
 		if calendar := limit.Limit.Calendar; calendar != nil {
 			l.Calendar, l.TimeZone = true, "UTC"
@@ -173,7 +172,7 @@ func (l *limitView) text() string {
 		{l.Overdraw, "overdraw"},
 		{l.Shadow, "shadow"},
 		{l.Quota, "quota"},
-		{l.OnStoreError != policyName(algorithm.FailError), "on store error " + l.OnStoreError},
+		{l.OnStoreError != algorithm.FailError.String(), "on store error " + l.OnStoreError},
 		{l.Priority != algorithm.PriorityDefault.String(), l.Priority},
 		{l.Region != "", "region " + printable(l.Region)},
 		{l.Name != "", "named " + printable(l.Name)},
@@ -212,9 +211,4 @@ func countingName(c algorithm.Counting) string {
 		return "reference"
 	}
 	return "precise"
-}
-
-func policyName(p algorithm.FailurePolicy) string {
-	names := map[algorithm.FailurePolicy]string{algorithm.FailError: "error", algorithm.FailAllow: "allow", algorithm.FailDeny: "deny", algorithm.FailLocal: "local"}
-	return cmp.Or(names[p], fmt.Sprintf("policy %d", p))
 }

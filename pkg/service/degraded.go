@@ -1,0 +1,38 @@
+package service
+
+import "github.com/ratelimitd/ratelimitd/pkg/algorithm"
+
+// degradedBy returns which failure policy answered a request in place of the
+// store, and whether one did. Where several have, the one that goes before the
+// others. Only those asks count of which told reports true.
+func (b *batch) degradedBy(r *request, told func(*algorithm.Ask) bool) (algorithm.FailurePolicy, bool) {
+	strongest, found := algorithm.FailAllow, false
+	for i := r.asks.first; i < r.asks.last; i++ {
+		if !b.decisions[i].Degraded || !told(&b.asks[i]) {
+			continue
+		}
+		found = true
+		switch by := b.asks[i].OnStoreError; by {
+		case algorithm.FailDeny:
+			return by, true
+		case algorithm.FailLocal:
+			strongest = by
+		case algorithm.FailAllow, algorithm.FailError: // of an error there is no reply
+		}
+	}
+	return strongest, found
+}
+
+func anyAsk(*algorithm.Ask) bool { return true }
+
+// toClients reports whether clients hear of an ask.
+func toClients(a *algorithm.Ask) bool { return !a.Shadow }
+
+// appendDegraded appends the header that tells of a failure policy.
+func (b *batch) appendDegraded(reply []byte, r *request) []byte {
+	by, degraded := b.degradedBy(r, toClients)
+	if !degraded {
+		return reply
+	}
+	return appendHeader(reply, "X-RateLimit-Degraded", by.String())
+}
