@@ -4,7 +4,9 @@ import "github.com/ratelimitd/ratelimitd/pkg/algorithm"
 
 // degradedBy returns which failure policy answered a request in place of the
 // store, and whether one did. Where several have, the one that goes before the
-// others. Only those asks count of which told reports true.
+// others. Only those asks count of which told reports true. It goes by the
+// answers, for what is shed is denied whatever its policy; only a local one has
+// no error.
 func (b *batch) degradedBy(r *request, told func(*algorithm.Ask) bool) (algorithm.FailurePolicy, bool) {
 	strongest, found := algorithm.FailAllow, false
 	for i := r.asks.first; i < r.asks.last; i++ {
@@ -12,12 +14,11 @@ func (b *batch) degradedBy(r *request, told func(*algorithm.Ask) bool) (algorith
 			continue
 		}
 		found = true
-		switch by := b.asks[i].OnStoreError; by {
-		case algorithm.FailDeny:
-			return by, true
-		case algorithm.FailLocal:
-			strongest = by
-		case algorithm.FailAllow, algorithm.FailError: // of an error there is no reply
+		switch d := &b.decisions[i]; {
+		case d.Err == nil:
+			strongest = algorithm.FailLocal
+		case d.Outcome == algorithm.Denied:
+			return algorithm.FailDeny, true
 		}
 	}
 	return strongest, found

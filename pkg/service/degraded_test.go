@@ -14,6 +14,7 @@ descriptors:
   - {key: deny, rate_limit: {unit: hour, requests_per_unit: 9, on_store_error: deny}}
   - {key: trial, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 9, on_store_error: local}}
   - {key: error, rate_limit: {unit: hour, requests_per_unit: 9}}
+  - {key: shed, rate_limit: {unit: hour, requests_per_unit: 9, priority: sheddable}}
 `
 
 // TestDegradedIsTold in metadata, and in a header if that is asked for.
@@ -24,8 +25,20 @@ func TestDegradedIsTold(t *testing.T) {
 	s.store.decided = func(asks []algorithm.Ask, out []algorithm.Decision) {
 		for i := range asks {
 			out[i] = algorithm.Decision{Outcome: algorithm.Allowed, Remaining: 2}
-			if degraded && asks[i].OnStoreError != algorithm.FailError {
+			if !degraded {
+				continue
+			}
+			switch asks[i].OnStoreError {
+			case algorithm.FailAllow:
+				out[i].Degraded, out[i].Err = true, errStoreGone
+			case algorithm.FailLocal:
 				out[i].Degraded = true
+			case algorithm.FailDeny:
+				out[i] = algorithm.Decision{Outcome: algorithm.Denied, Degraded: true, Err: errStoreGone}
+			case algorithm.FailError: // decided, or shed
+				if asks[i].Priority == algorithm.PrioritySheddable {
+					out[i] = algorithm.Decision{Outcome: algorithm.Denied, Degraded: true, Err: errStoreGone}
+				}
 			}
 		}
 	}
@@ -37,6 +50,7 @@ func TestDegradedIsTold(t *testing.T) {
 		{"(local=1)+(deny=1)+(allow=1)", "deny", "deny"},
 		{"(error=1)+(local=1)", "local", "local"}, // the store decided one of them
 		{"(error=1)", "", ""},
+		{"(shed=1)+(local=1)", "deny", "deny"},
 		{"(trial=1)", "local", ""}, // clients do not hear of it
 		{"(trial=1)+(allow=1)", "local", "allow"},
 	} {
