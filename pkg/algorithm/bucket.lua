@@ -49,7 +49,7 @@ end
 function bucket.expiry(l, at, used, aux)
 	local level = level_of(l, used, aux)
 	if level == 0 then return 0 end
-	return at + math.ceil(level / l.b) * l.tick
+	return at + (level + -level % l.b) / l.b * l.tick
 end
 
 return bucket

@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
 	"time"
@@ -82,26 +83,58 @@ func (c *Call) gather() {
 				c.latest = append(c.latest, -1)
 			}
 			e := entry{flags: a.flags(), place: p, hits: a.hits(), count: 1}
+			if to-from == 1 && !a.Withheld && a.Limit.Algorithm != SlidingWindowLog {
+				c.addAlone(e)
+				continue
+			}
 			if i > from {
 				e.flags |= flagJoined
 			}
-			alone := to-from == 1 && !a.Withheld && a.Limit.Algorithm != SlidingWindowLog
-			if alone {
-				e.flags &= flagCharge // nothing else can veto it
-			}
-			alike := alone && e.flags == byte(take)
-			if at := c.latest[p.key]; alike && at >= 0 && c.entries[at].limit == e.limit && c.entries[at].hits == e.hits {
-				c.entries[at].count++
-				continue
-			}
 			c.latest[p.key] = -1
-			if alike {
-				c.latest[p.key] = int32(len(c.entries))
-			}
 			c.entries = append(c.entries, e)
+		}
+		if to-from > 1 && c.isPlain(from, to) {
+			c.entries[len(c.entries)-(to-from)].flags |= flagPlain
 		}
 		from = to
 	}
+}
+
+// addAlone adds an ask that nothing else can veto.
+func (c *Call) addAlone(e entry) {
+	e.flags &= flagCharge
+	latest := &c.latest[e.key]
+	if *latest >= 0 {
+		if like := &c.entries[*latest]; e.flags == byte(take) && like.limit == e.limit && like.hits == e.hits {
+			like.count++
+			return
+		}
+	}
+	*latest = -1
+	if e.flags == byte(take) {
+		*latest = int32(len(c.entries))
+	}
+	c.entries = append(c.entries, e)
+}
+
+// isPlain reports whether a request is charged if all its asks fit and else not
+// at all, with a key for each and no log.
+func (c *Call) isPlain(from, to int) bool {
+	const many = 8 // from when on to compare keys takes long
+	if to-from > many {
+		return false
+	}
+	for i := from; i < to; i++ {
+		if a := &c.asks[i]; a.flags() != byte(take) || a.Limit.Algorithm == SlidingWindowLog {
+			return false
+		}
+		for j := from; j < i; j++ {
+			if c.places[i].key == c.places[j].key {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // groupEnd returns where the request ends that begins with an ask.
@@ -113,31 +146,55 @@ func (c *Call) groupEnd(from int) int {
 	return to
 }
 
+// few is up to how many keys or limits a walk finds one faster than a map, which
+// also costs to be emptied.
+const few = 12
+
 func (c *Call) placeLimit(l *Limit) uint32 {
 	if l.Algorithm == SlidingWindowLog {
 		c.logs++
 	}
-	at, known := c.limitOf[l]
-	if !known {
-		at = uint32(len(c.limits))
-		c.limitOf[l] = at
-		limit := calledLimit{Limit: l}
-		if l.Calendar != nil {
-			limit.begin, limit.end = l.Calendar.Window(c.clock)
+	for i := range c.limits[:min(few, len(c.limits))] {
+		if c.limits[i].Limit == l {
+			return uint32(i)
 		}
-		c.limits = append(c.limits, limit)
 	}
+	if at, known := c.limitOf[l]; known {
+		return at
+	}
+	at := uint32(len(c.limits))
+	if at >= few {
+		c.limitOf[l] = at
+	}
+	limit := calledLimit{Limit: l}
+	if l.Calendar != nil {
+		limit.begin, limit.end = l.Calendar.Window(c.clock)
+	}
+	c.limits = append(c.limits, limit)
 	return at
 }
 
 func (c *Call) placeKey(key []byte) uint32 {
-	at, known := c.keyOf[string(key)]
-	if !known {
-		at = uint32(len(c.keys))
-		c.keyOf[string(key)] = at
-		c.keys = append(c.keys, key)
+	if len(c.keys) <= few {
+		for i := range c.keys {
+			if bytes.Equal(c.keys[i], key) {
+				return uint32(i)
+			}
+		}
+	} else if at, known := c.keyOf[string(key)]; known {
+		return at
 	}
-	return at
+	c.keys = append(c.keys, key)
+	last := len(c.keys) - 1
+	switch {
+	case last > few:
+		c.keyOf[string(key)] = uint32(last)
+	case last == few:
+		for i := range c.keys {
+			c.keyOf[string(c.keys[i])] = uint32(i)
+		}
+	}
+	return uint32(last)
 }
 
 // The flags of an ask, as the script reads them. The lowest two bits are its
@@ -147,8 +204,9 @@ const (
 	flagAlone  = 4
 	flagNoVeto = 8
 	flagQuota  = 16
-	flagHeld   = 32 // the request does not pass
-	flagJoined = 64 // belongs to the same request as the ask before it
+	flagHeld   = 32  // the request does not pass
+	flagPlain  = 64  // begins a request of several that is charged if all of them fit, for different keys and no log
+	flagJoined = 128 // belongs to the same request as the ask before it
 )
 
 func (a *Ask) flags() byte {

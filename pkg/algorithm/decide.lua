@@ -5,16 +5,6 @@
 
 local function has(flags, flag) return flags % (2 * flag) >= flag end
 
--- unfit says why an ask cannot be decided: a corrupt state, or a calendar window
--- that the clock has left.
-local function unfit(r)
-	local l, k = limits[runs[r + 1]], runs[r + 4]
-	if l.algorithm.is_log then return logs[k].corrupt and UNDECIDED end
-	local at, used, aux = states[4 * k - 3], states[4 * k - 2], states[4 * k - 1]
-	if at > HUGE or used > HUGE or aux > HUGE or aux < 1 and used > 0 and l.algorithm.is_bucket then return UNDECIDED end
-	return l.outside and CLOCK
-end
-
 -- said has what a log's ask is told: whether its hits fit, those in use before
 -- and after, the instant of the retry and the expiry.
 local said = {}
@@ -40,7 +30,7 @@ local function passes(from, to)
 	local quotas, fitting, vetoed = 0, 0, false
 	for r = from, to, 6 do
 		local flags, fits = runs[r], decide_one(r)
-		if flags % JOINED < NO_VETO then
+		if flags % PLAIN < NO_VETO then
 			vetoed = vetoed or not fits
 		elseif has(flags, HELD) then
 			vetoed = true
@@ -56,35 +46,62 @@ end
 -- a log it holds a copy.
 local saved = {}
 
--- save brings states back to now that are more than a window ahead of it, and
--- then keeps them.
-local function save(from, to)
+-- look saves the states. It returns why an ask cannot be decided, and whether one
+-- may be more than a window ahead of now.
+local function look(from, to)
+	local why, ahead, n = nil, false, 0
 	for r = from, to, 6 do
 		local l, k = limits[runs[r + 1]], runs[r + 4]
-		local i, at = 4 * k - 3, 4 * (r - from) / 6 + 1
+		if l.algorithm.is_log then
+			why, ahead = why or logs[k].corrupt and UNDECIDED, true
+		else
+			local i = 4 * k - 3
+			local at, used, aux = states[i], states[i + 1], states[i + 2]
+			if at > HUGE or used > HUGE or aux > HUGE or aux < 1 and used > 0 and l.algorithm.is_bucket then
+				why = why or UNDECIDED
+			elseif l.outside then
+				why = why or CLOCK
+			end
+			ahead = ahead or at > now + l.window_us
+			saved[n + 1], saved[n + 2], saved[n + 3], saved[n + 4] = at, used, aux, changed[k] or false
+		end
+		n = n + 4
+	end
+	return why, ahead
+end
+
+-- repair brings states back to now that are more than a window ahead of it, and
+-- saves what they are then.
+local function repair(from, to)
+	local n = 0
+	for r = from, to, 6 do
+		local l, k = limits[runs[r + 1]], runs[r + 4]
 		if l.algorithm.is_log then
 			l.algorithm.repair(l, logs[k], now)
-		elseif states[i] > now + l.window_us then
-			states[i], states[i + 1], states[i + 2] = l.algorithm.repair(l, now, states[i], states[i + 1], states[i + 2])
-			changed[k] = l
-		end
-		if l.algorithm.is_log then
-			saved[at] = l.algorithm.copy(logs[k])
+			saved[n + 1] = l.algorithm.copy(logs[k])
 		else
-			saved[at], saved[at + 1], saved[at + 2], saved[at + 3] = states[i], states[i + 1], states[i + 2], changed[k] or false
+			local i = 4 * k - 3
+			if states[i] > now + l.window_us then
+				states[i], states[i + 1], states[i + 2] = l.algorithm.repair(l, now, states[i], states[i + 1], states[i + 2])
+				changed[k] = l
+			end
+			saved[n + 1], saved[n + 2], saved[n + 3], saved[n + 4] = states[i], states[i + 1], states[i + 2], changed[k] or false
 		end
+		n = n + 4
 	end
 end
 
 local function restore(from, to)
+	local n = 0
 	for r = from, to, 6 do
 		local l, k = limits[runs[r + 1]], runs[r + 4]
-		local i, at = 4 * k - 3, 4 * (r - from) / 6 + 1
 		if l.algorithm.is_log then
-			l.algorithm.restore(logs[k], saved[at])
+			l.algorithm.restore(logs[k], saved[n + 1])
 		else
-			states[i], states[i + 1], states[i + 2], changed[k] = saved[at], saved[at + 1], saved[at + 2], saved[at + 3]
+			local i = 4 * k - 3
+			states[i], states[i + 1], states[i + 2], changed[k] = saved[n + 1], saved[n + 2], saved[n + 3], saved[n + 4]
 		end
+		n = n + 4
 	end
 end
 
@@ -120,21 +137,32 @@ local function tell(from, to, why, passed)
 	end
 end
 
+-- met reports whether a log has shown corrupt entries, as it does only when it is
+-- looked into.
+local function met(from, to)
+	for r = from, to, 6 do
+		if limits[runs[r + 1]].algorithm.is_log and logs[runs[r + 4]].corrupt then return true end
+	end
+end
+
 local function decide_group(from, to)
-	local why, passed
-	for r = from, to, 6 do why = why or unfit(r) end
-	if not why then
-		save(from, to)
+	local why, ahead = look(from, to)
+	local passed = true
+	if not why and from == to and runs[from] < HELD then -- for a log; nothing else can veto it
+		local l, s = limits[runs[from + 1]], logs[runs[from + 4]]
+		l.algorithm.repair(l, s, now)
+		decide_one(from)
+		why = s.corrupt and UNDECIDED
+	elseif not why then
+		if ahead then repair(from, to) end
 		passed = passes(from, to)
 		if not passed then settle(from, to) end
-	end
-	if not logs then return end
-	for r = from, to, 6 do -- a log shows its corrupt entries only when they are met
-		if not why and unfit(r) then
+		if logs and met(from, to) then
 			why = UNDECIDED
 			restore(from, to)
 		end
 	end
+	if not logs then return end
 	tell(from, to, why, passed)
 end
 

@@ -49,6 +49,7 @@ var scriptConstants = map[string]string{
 	"NO_VETO":    decimal(flagNoVeto),
 	"QUOTA":      decimal(flagQuota),
 	"HELD":       decimal(flagHeld),
+	"PLAIN":      decimal(flagPlain),
 	"JOINED":     decimal(flagJoined),
 	"UNDECIDED":  decimal(codeUndecided),
 	"FITS":       decimal(codeFits),

@@ -15,17 +15,18 @@
 -- used, aux, hits, how) returns whether the hits fit and, when it charges them,
 -- the state after that. expiry(l, at, used, aux) is as in Go.
 
-local packed = ARGV[1]
-local now, slack, limit_count, log_count, run_count, pos = struct.unpack("<ddIII", packed)
+local call, pack, parse = redis.call, struct.pack, struct.unpack
+local keys, packed = KEYS, ARGV[1]
+local now, slack, limit_count, log_count, run_count, pos = parse("<ddIII", packed)
 if now == 0 then
-	local t = redis.call("TIME")
+	local t = call("TIME")
 	now = t[1] * 1000000 + t[2]
 end
 
 local limits, algorithms = {}, {}
 for i = 1, limit_count do
 	local kind, capacity, window_us, tick, max_used, a, b
-	kind, capacity, window_us, tick, max_used, a, b, pos = struct.unpack("<Bdddddd", packed, pos)
+	kind, capacity, window_us, tick, max_used, a, b, pos = parse("<Bdddddd", packed, pos)
 	local outside = false
 	if kind >= CALENDAR then
 		kind, outside = kind - CALENDAR, now < a or now >= b
@@ -50,7 +51,7 @@ end
 local runs = {}
 for from = 1, run_count, MANY do
 	local n = math.min(MANY, run_count - from + 1)
-	local some = {struct.unpack("<" .. string.rep("BIdIII", n), packed, pos)}
+	local some = {parse("<" .. string.rep("BIdIII", n), packed, pos)}
 	pos = some[6 * n + 1]
 	if from == 1 then
 		runs = some
@@ -59,12 +60,15 @@ for from = 1, run_count, MANY do
 	end
 end
 
-local key_count, logs = #KEYS, nil
+local key_count, other_keys, logs = #keys, #keys, nil
 if log_count > 0 then
 	logs = {}
 	for r = 1, 6 * run_count, 6 do
 		local l, k = limits[runs[r + 1]], runs[r + 4]
-		if l.algorithm.is_log and not logs[k] then logs[k] = l.algorithm.load(KEYS[k]) end
+		if l.algorithm.is_log and not logs[k] then
+			logs[k] = l.algorithm.load(keys[k])
+			other_keys = other_keys - 1
+		end
 	end
 end
 
@@ -76,27 +80,28 @@ end
 local states, raw = nil, {}
 for from = 1, key_count, MANY do
 	local to = math.min(from + MANY - 1, key_count)
-	local values, missing, absent = redis.call("MGET", unpack(KEYS, from, to)), {}, {}
+	local values, missing, absent = other_keys > 0 and call("MGET", unpack(keys, from, to)) or {}, nil, nil
 	for i = 1, to - from + 1 do
 		local value = values[i]
 		if not value then
 			values[i] = NEVER_SEEN
 			if not (logs and logs[from + i - 1]) then
+				absent, missing = absent or {}, missing or {}
 				absent[#absent + 1] = i
-				missing[#absent] = KEYS[from + i - 1]
+				missing[#absent] = keys[from + i - 1]
 			end
 		elseif #value ~= STATE_SIZE then
 			values[i] = CORRUPT
 		end
 	end
-	if #absent > 0 and redis.call("EXISTS", unpack(missing)) > 0 then
+	if absent and call("EXISTS", unpack(missing)) > 0 then
 		for j = 1, #absent do
-			if redis.call("TYPE", missing[j]).ok ~= "none" then values[absent[j]] = CORRUPT end
+			if call("TYPE", missing[j]).ok ~= "none" then values[absent[j]] = CORRUPT end
 		end
 	end
 	local some = table.concat(values)
 	raw[#raw + 1] = some
-	some = {struct.unpack("<" .. string.rep("I7I7I7I5", #values), some)}
+	some = {parse("<" .. string.rep("I7I7I7I5", #values), some)}
 	if from == 1 then
 		states = some
 	else
@@ -106,14 +111,36 @@ end
 
 -- changed has the limit by which a key was last charged, which says when it
 -- expires.
-local changed, told, decide_group = {}, {}, nil
+local changed, told, next, decide_group = {}, {}, {}, nil
 local r, last = 1, 6 * run_count
 while r < last do
 	local from, l = r, limits[runs[r + 1]]
 	repeat r = r + 6 until r > last or runs[r] < JOINED
 	if r > from + 6 or runs[from] >= HELD or l.algorithm.is_log then
-		decide_group = decide_group or make_decide_group(now, limits, runs, states, logs, changed, told)
-		decide_group(from, r - 6)
+		local all_fit, n = runs[from] == PLAIN, 0
+		for q = from, all_fit and r - 6 or 0, 6 do
+			local l, i = limits[runs[q + 1]], 4 * runs[q + 4] - 3
+			local at, used, aux = states[i], states[i + 1], states[i + 2]
+			local fits, next_at, next_used, next_aux = l.algorithm.decide(l, now, at, used, aux, runs[q + 2], TAKE)
+			if not fits or at > now + l.window_us or used > HUGE or aux > HUGE or aux < 1 and used > 0 and l.algorithm.is_bucket or l.outside then
+				all_fit = false
+				break
+			end
+			next[n + 1], next[n + 2], next[n + 3], next[n + 4] = i, next_at, next_used, next_aux
+			n = n + 4
+		end
+		if all_fit then -- as most do
+			for m = 1, n, 4 do
+				if next[m + 1] then
+					local i = next[m]
+					states[i], states[i + 1], states[i + 2] = next[m + 1], next[m + 2], next[m + 3]
+					changed[(i + 3) / 4] = limits[runs[from + 6 * (m - 1) / 4 + 1]]
+				end
+			end
+		else
+			decide_group = decide_group or make_decide_group(now, limits, runs, states, logs, changed, told)
+			decide_group(from, r - 6)
+		end
 	elseif not l.outside then -- nothing else can veto them
 		local how, hits, count = runs[from], runs[from + 2], runs[from + 3]
 		local decide, ahead = l.algorithm.decide, now + l.window_us
@@ -151,13 +178,13 @@ for k = 1, key_count do
 		local at, used, aux, kept = states[i], states[i + 1], states[i + 2], states[i + 3]
 		local expiry = l.algorithm.expiry(l, at, used, aux)
 		if expiry <= now then
-			redis.call("DEL", KEYS[k])
+			call("DEL", keys[k])
 		elseif expiry <= kept * 1000000 then
-			redis.call("SETRANGE", KEYS[k], "0", struct.pack("<I7I7I7", at, used, aux))
+			call("SETRANGE", keys[k], "0", pack("<I7I7I7", at, used, aux))
 		else
 			if l.algorithm.is_bucket then expiry = expiry + (expiry - now) / 2 end
 			kept = math.ceil(expiry / 1000000)
-			redis.call("SET", KEYS[k], struct.pack("<I7I7I7I5", at, used, aux, kept), "PX", math.ceil(kept * 1000 - now / 1000) + slack)
+			call("SET", keys[k], pack("<I7I7I7I5", at, used, aux, kept), "PX", math.ceil(kept * 1000 - now / 1000) + slack)
 		end
 	end
 end
@@ -165,9 +192,9 @@ if logs then
 	for _, s in pairs(logs) do s.store(s, now, slack) end
 end
 
-local reply = struct.pack("<d", now) .. table.concat(raw)
+local reply = pack("<d", now) .. table.concat(raw)
 for from = 1, #told, 5 * MANY do
 	local n = math.min(MANY, (#told - from + 1) / 5)
-	reply = reply .. struct.pack("<" .. string.rep("Bdddd", n), unpack(told, from, from + 5 * n - 1))
+	reply = reply .. pack("<" .. string.rep("Bdddd", n), unpack(told, from, from + 5 * n - 1))
 end
 return reply
