@@ -73,7 +73,7 @@ func TestAdminPagesOverTLS(t *testing.T) {
 func TestAdminPagesWithBadCertificates(t *testing.T) {
 	files := redistest.NewCertificates(t, t.TempDir())
 	for name, change := range map[string]func(*settings.Settings){
-		"admin_tls_cert_file, admin_tls_key_file: tls: ":                         func(s *settings.Settings) { s.AdminTLSKeyFile = files.ClientKey },
+		"admin_tls_cert_file, admin_tls_key_file: tls:":                          func(s *settings.Settings) { s.AdminTLSKeyFile = files.ClientKey },
 		"admin_tls_client_ca_file: " + files.ServerKey + " holds no certificate": func(s *settings.Settings) { s.AdminTLSClientCAFile = files.ServerKey },
 	} {
 		s := settings.Default()

@@ -72,7 +72,7 @@ func writeText(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, strings.ToValidUTF8(text, "�"))
+	_, _ = io.WriteString(w, strings.ToValidUTF8(text, "�")) //nolint:gosec // no browser takes it for a page
 }
 
 // refuse answers with the reason why a request cannot be answered.
