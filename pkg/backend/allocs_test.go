@@ -6,7 +6,9 @@ package backend
 // without it.
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
@@ -20,5 +22,21 @@ func TestLocalDoesNotAllocate(t *testing.T) {
 	}
 	if out[0].Outcome != algorithm.Allowed {
 		t.Error(out[0].Outcome)
+	}
+}
+
+// Where nothing is shed it costs next to nothing; where all is, it needs no
+// memory either.
+func TestSheddingAllocatesNothing(t *testing.T) {
+	l := limitOf(t, "fixed_window", 5, time.Hour)
+	for _, strained := range []int64{0, 400, 2000} {
+		store := &queuedStore{}
+		s, _ := openShedding(t, quiet{store})
+		store.a.set(strained)
+		asks := ofEveryPriority(l)
+		out := make([]algorithm.Decision, len(asks))
+		if n := testing.AllocsPerRun(100, func() { s.Decide(context.Background(), asks, out) }); n >= 1 {
+			t.Errorf("strain %d: %v allocations", strained, n)
+		}
 	}
 }

@@ -33,7 +33,8 @@ type SheddingOptions struct {
 // Undecided as well, and from 1 on critical ones, which would not be answered in
 // time anyhow; each until the strain is a quarter less. A request is as important
 // as the most important of its asks; one that gives hits back, or records what
-// has happened, is critical.
+// has happened, is critical. In front of a store that never waits only sheddable
+// requests are left out, since a decision costs no more than leaving it out.
 type Shedding struct {
 	next    decider
 	queues  queues // nil: next never waits
@@ -146,7 +147,7 @@ func (s *Shedding) decideSome(ctx context.Context, asks []algorithm.Ask, out []a
 // level is how many priorities are shed where a request is strained most.
 func (s *Shedding) level(ctx context.Context, asks []algorithm.Ask) int32 {
 	if s.queues == nil {
-		return s.process.level.Load()
+		return min(s.process.level.Load(), 1)
 	}
 	lag, level := s.process.now.Load(), int32(0)
 	var last *strain

@@ -123,8 +123,8 @@ func TestSheddingByPriority(t *testing.T) {
 	}
 }
 
-// A store that never waits is left out for the lag of the process alone, and
-// still needs no deadline.
+// In front of a store that never waits, sheddable requests are left out for the
+// lag of the process. It still needs no deadline.
 func TestSheddingInFrontOfMemory(t *testing.T) {
 	m := NewMemory(MemoryOptions{})
 	t.Cleanup(m.Close)
@@ -137,35 +137,20 @@ func TestSheddingInFrontOfMemory(t *testing.T) {
 	}
 	l := limitOf(t, "fixed_window", 5, aLongTime)
 	ask := algorithm.Ask{Key: []byte("a"), Limit: l, Hits: 1, Priority: algorithm.PrioritySheddable}
+	other := algorithm.Ask{Key: []byte("b"), Limit: l, Hits: 1, Group: 1}
 	for i, row := range []struct {
 		lag  int64
 		want algorithm.Outcome
-	}{{0, algorithm.Allowed}, {500, algorithm.Denied}, {400, algorithm.Denied}, {100, algorithm.Allowed}, {400, algorithm.Allowed}} {
+	}{{0, algorithm.Allowed}, {5000, algorithm.Denied}, {400, algorithm.Denied}, {100, algorithm.Allowed}, {400, algorithm.Allowed}} {
 		s.lags(row.lag)
-		var out [1]algorithm.Decision
-		s.Decide(context.Background(), []algorithm.Ask{ask}, out[:])
-		if out[0].Outcome != row.want {
-			t.Errorf("row %d: %v, want %v", i, out[0].Outcome, row.want)
+		var out [2]algorithm.Decision
+		s.Decide(context.Background(), []algorithm.Ask{ask, other}, out[:])
+		if out[0].Outcome != row.want || out[1].Outcome != algorithm.Allowed {
+			t.Errorf("row %d: %v and %v, want %v and allowed", i, out[0].Outcome, out[1].Outcome, row.want)
 		}
 	}
 	if got := ask1(t, m, "a", l, 0).After; got != 3 {
 		t.Errorf("%d are charged, want 3", got)
-	}
-}
-
-// Where nothing is shed it costs next to nothing; where all is, it needs no
-// memory either.
-func TestSheddingAllocatesNothing(t *testing.T) {
-	l := limitOf(t, "fixed_window", 5, time.Hour)
-	for _, strained := range []int64{0, 400, 2000} {
-		store := &queuedStore{}
-		s, _ := openShedding(t, quiet{store})
-		store.a.set(strained)
-		asks := ofEveryPriority(l)
-		out := make([]algorithm.Decision, len(asks))
-		if n := testing.AllocsPerRun(100, func() { s.Decide(context.Background(), asks, out) }); n >= 1 {
-			t.Errorf("strain %d: %v allocations", strained, n)
-		}
 	}
 }
 

@@ -23,12 +23,17 @@ type strain struct {
 }
 
 // set sets the strain and returns by how much it has grown. For what is idle
-// nothing is shed.
+// nothing is shed. One goroutine at a time may set it.
 func (s *strain) set(thousandths int64) int64 {
-	if thousandths == 0 && s.level.Load() > 0 {
+	before := s.now.Load()
+	if before == thousandths { // as it is nearly always: 0
+		return 0
+	}
+	if thousandths == 0 {
 		s.level.Store(0)
 	}
-	return thousandths - s.now.Swap(thousandths)
+	s.now.Store(thousandths)
+	return thousandths - before
 }
 
 // shed returns how many priorities are to be shed: 0 to 3. more is the strain of
@@ -70,21 +75,27 @@ func thousandths(part, whole time.Duration) int64 {
 // it waits until those are on their way that wait already, as many as may be in
 // each, and its own may leave: running of them do so in the time that one takes.
 // While its batch could leave at once, it waits for nothing. The way itself is no
-// strain: what is left of the budget besides it can be spent waiting. An idle
-// lane has none.
+// strain: what is left of the budget besides it can be spent waiting. A lane that
+// is idle, or where nothing waits and nothing takes long, has none.
 func (l *lane) unlock() {
 	if l.total != nil {
-		l.total.Add(l.strain.set(l.strained()))
+		if more := l.strain.set(l.strained()); more != 0 {
+			l.total.Add(more)
+		}
 	}
 	l.mu.Unlock()
 }
 
+// calm is the part of the budget that a batch may take before it is any strain.
+const calm = 16
+
 func (l *lane) strained() int64 {
-	if l.running == 0 {
+	queued := l.asks > 0 || l.running == maxRunning
+	if l.running == 0 || !queued && l.took-l.way < l.budget/calm {
 		return 0
 	}
 	wait := l.took
-	if l.asks > 0 || l.running == maxRunning {
+	if queued {
 		wait += l.took * time.Duration(l.asks+maxBatch) / time.Duration(maxBatch*l.running)
 	}
 	return thousandths(wait-l.way, l.budget-l.way)

@@ -61,6 +61,7 @@ func TestStrainOfALane(t *testing.T) {
 		want      int64
 	}{
 		{0, 2 * ms, 0, 0, 0},              // idle
+		{0, ms / 2, 1, 0, 0},              // nothing takes long
 		{0, 2 * ms, 1, 0, 200},            // as long as a batch takes
 		{2 * ms, 2 * ms, 1, 0, 0},         // the way itself is no strain
 		{2 * ms, 4 * ms, 1, 0, 250},       // 2 of the 8 ms that are left
