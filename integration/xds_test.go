@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -212,4 +213,30 @@ func TestEnvoyGateway(t *testing.T) {
 	})
 	envoy.wantNoErrors(t)
 	server.terminate(t, 10*time.Second)
+}
+
+// Whatever the start waits for, SIGTERM ends it in order: a control plane that is away, says nothing, or has nothing to say,
+// and a Redis that is not there.
+func TestStopsWhileTheStartWaits(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	for _, row := range []struct{ name, server, logged string }{
+		{"away", freeAddress(t), "no control plane; what it said last stays in force"},
+		{"silent", silent.Addr().String(), "msg=listening"},
+		{"nothing to say", xdstest.Start(t, xdstest.Options{}).Address, "connected to the control plane"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			server := newRatelimitd(t, "", "RATELIMITD_XDS_SERVER="+row.server, "RATELIMITD_XDS_NODE_ID=envoy-ratelimit",
+				"RATELIMITD_STORE=redis", "RATELIMITD_REDIS_URL=redis://"+freeAddress(t))
+			server.launch(t)
+			waitFor(t, 20*time.Second, "the log to tell: "+row.logged, func() bool { return strings.Contains(server.log.tail(100), row.logged) })
+			if got := server.health(); got != http.StatusServiceUnavailable {
+				t.Errorf("health %d", got)
+			}
+			server.terminate(t, 10*time.Second)
+		})
+	}
 }
