@@ -180,7 +180,7 @@ func TestBreakerWhenRedisHangs(t *testing.T) {
 	for _, shape := range []string{"redis", "sentinel"} {
 		t.Run(shape, func(t *testing.T) {
 			var s *testStore
-			server := (*redistest.Server)(nil)
+			var server *redistest.Server
 			switch shape {
 			case "redis":
 				server = redistest.Start(t, redistest.Options{})

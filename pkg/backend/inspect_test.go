@@ -34,7 +34,7 @@ func TestClockIsSeen(t *testing.T) {
 		"at the edge, and just beyond": {[]look{{0, 0}, {clockJump, 0}, {2*clockJump + 1, 0}}, 1, "jumped 500ms"},
 	} {
 		var log syncBuffer
-		jumps := prometheus.NewCounter(prometheus.CounterOpts{Name: "jumps"})
+		jumps := prometheus.NewCounter(prometheus.CounterOpts{Name: "jumps_total"})
 		reg := prometheus.NewRegistry()
 		reg.MustRegister(jumps)
 		var c clock
@@ -46,7 +46,7 @@ func TestClockIsSeen(t *testing.T) {
 		if got := inShort(log.String()); got != row.want {
 			t.Errorf("%s: %s, want %s\n%s", name, got, row.want, log.String())
 		}
-		wantMetric(t, reg, "jumps", float64(row.jumps))
+		wantMetric(t, reg, "jumps_total", float64(row.jumps))
 	}
 }
 
