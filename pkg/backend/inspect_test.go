@@ -34,7 +34,7 @@ func TestClockIsSeen(t *testing.T) {
 		"at the edge, and just beyond": {[]look{{0, 0}, {clockJump, 0}, {2*clockJump + 1, 0}}, 1, "jumped 500ms"},
 	} {
 		var log syncBuffer
-		jumps := prometheus.NewCounter(prometheus.CounterOpts{Name: "jumps_total"})
+		jumps := prometheus.NewCounter(prometheus.CounterOpts{Name: "jumps_total", Help: "Jumps."})
 		reg := prometheus.NewRegistry()
 		reg.MustRegister(jumps)
 		var c clock
