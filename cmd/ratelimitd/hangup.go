@@ -9,18 +9,22 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/reload"
 )
 
-// reloadOnHangup reads the policy files at once when SIGHUP comes, as people
-// expect of a server. Changes are found without it too; but it must not end the
-// program, as it would by default.
-func reloadOnHangup(ctx context.Context, policies *reload.Loader) {
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	defer signal.Stop(hangups)
+// hangups returns the SIGHUPs that come from now on. They stay harmless until the
+// program has ended, or one that comes during the stop would end it.
+func hangups() <-chan os.Signal {
+	come := make(chan os.Signal, 1)
+	signal.Notify(come, syscall.SIGHUP)
+	return come
+}
+
+// reloadOn reads the policy files at once when a signal comes, as people expect
+// of SIGHUP. It returns when ctx ends.
+func reloadOn(ctx context.Context, come <-chan os.Signal, policies *reload.Loader) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-hangups:
+		case <-come:
 			policies.Load()
 		}
 	}

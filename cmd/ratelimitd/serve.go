@@ -102,7 +102,8 @@ func (m *Main) Run(ctx context.Context) error {
 	running.Go(func() { _ = policies.Run(background) })
 	running.Go(func() { plane.run(background) })
 	running.Go(func() { ready.tell(background, grpcHealth) })
-	running.Go(func() { reloadOnHangup(background, policies) })
+	hangups := hangups()
+	running.Go(func() { reloadOn(background, hangups, policies) })
 
 	sockets.http = web.Bound(servers.http, sockets.http, m.Settings.HTTPMaxConnections)
 	if sockets.admin != nil {

@@ -101,7 +101,7 @@ func TestLocalShare(t *testing.T) {
 			p, reg := withLocal(t, store, row.replicas)
 			l := limitOf(t, name, row.limit, aLongTime)
 			var all []algorithm.Decision
-			for range strings.Fields(row.want) {
+			for range strings.FieldsSeq(row.want) {
 				d := decideAll(p, localAsk("k", l, 1))[0]
 				if !d.Degraded || d.Err != nil {
 					t.Errorf("degraded %v, reason %v; want true and none", d.Degraded, d.Err)
