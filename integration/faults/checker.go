@@ -16,6 +16,9 @@ const (
 	// recovery is the promised time from the end of a fault to exact answers.
 	recovery = 2 * time.Second
 
+	// impatience is what a call takes at most that does not wait for the store.
+	impatience = 50 * time.Millisecond
+
 	// remembered is how long a replica may refuse by what it has heard before, although the store has lost it since.
 	remembered = time.Second
 )
@@ -34,6 +37,8 @@ type verdict struct {
 	recovered               time.Duration // from the end of a fault to the last answer that was not exact
 	over, overBound         int64         // admitted beyond the limits, and how many could be
 	phantom, phantomBound   int64         // charged and not admitted, and how many could be
+	unheard                 int64         // of those, charged when no more than probes should have been under way
+	waited                  int           // calls that waited for the store then
 	stalled                 time.Duration // how long the machine was too busy to keep any promise
 }
 
@@ -59,6 +64,7 @@ func check(h *history, p promises) *verdict {
 		v.notTooFew(h, key, byKey[key])
 		v.charged(h, key, byKey[key])
 	}
+	v.leftAlone(h)
 	return v
 }
 
@@ -137,6 +143,10 @@ func (v *verdict) notTooMany(h *history, key string, calls []*call) {
 			v.problem("%s: %d admitted beyond the limit before the fault", key, n)
 		}
 	}
+	// A share is rounded down, but is 1 at least.
+	if n := excess(limit, locally(calls)); h.rules[key].policy == algorithm.FailLocal && n > replicas {
+		v.problem("%s: replicas by themselves admitted %d beyond the limit of which each has its share", key, n)
+	}
 	v.over += excess(limit, all)
 	v.overBound += int64(len(all) - len(kept))
 	if n := excess(limit, kept); n > 0 {
@@ -147,6 +157,11 @@ func (v *verdict) notTooMany(h *history, key string, calls []*call) {
 // exactly returns the calls that the store itself has answered so.
 func exactly(t told, calls []*call) []*call {
 	return slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.told != t || !c.exact() })
+}
+
+// locally returns the calls that replicas have admitted by themselves, by their shares.
+func locally(calls []*call) []*call {
+	return slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.told != admitted || !c.degraded })
 }
 
 // notTooFew: the store refuses nothing that had to fit even if every call whose answer was lost was charged.
@@ -228,8 +243,27 @@ func (v *verdict) charged(h *history, key string, calls []*call) {
 	if used < sure {
 		v.problem("%s: holds %d in the end, %d were admitted", key, used, sure)
 	}
-	if used > sure+lost+exposed {
-		v.problem("%s: holds %d in the end; %d were admitted, and %d may have been charged unheard", key, used, sure+lost, exposed)
+	v.unheard += max(0, used-sure-lost-exposed)
+}
+
+// leftAlone: a store that has failed for a while is left alone but for probes, which charge no more than that unheard, and for which
+// no more than that wait.
+func (v *verdict) leftAlone(h *history) {
+	probes := 0
+	for _, f := range h.faults {
+		probes += f.probes
+	}
+	for i := range h.calls {
+		if c := &h.calls[i]; !c.exact() && !isExposed(h, c) && c.back.since(c.sent)-h.stall(c) > impatience {
+			v.waited++
+		}
+	}
+	v.phantomBound += int64(probes)
+	if v.unheard > int64(probes) {
+		v.problem("%d more were charged than admitted or on their way when the fault began, and %d could be by probes", v.unheard, probes)
+	}
+	if v.waited > probes {
+		v.problem("%d waited for a store that was known to be away, and %d could as probes", v.waited, probes)
 	}
 }
 

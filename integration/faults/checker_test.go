@@ -106,7 +106,7 @@ func TestChecker(t *testing.T) {
 		{"charged twice", algorithm.Spec{}, func(h *history) {
 			h.add(0, 2, "error", admitted, false)
 			h.used["error"] = 4
-		}, "holds 4 in the end; 2 were admitted"},
+		}, "2 more were charged than admitted"},
 		{"charged unheard when the fault began", algorithm.Spec{}, func(h *history) {
 			h.calls = append(h.calls, call{key: "error", sent: ms(995), back: ms(1095), told: failed})
 			h.used["error"] = 1
@@ -114,7 +114,17 @@ func TestChecker(t *testing.T) {
 		{"charged unheard later in the fault", algorithm.Spec{}, func(h *history) {
 			h.add(1500, 1, "error", failed, false)
 			h.used["error"] = 1
-		}, "holds 1 in the end; 0 were admitted, and 0 may have been"},
+		}, "1 more were charged than admitted or on their way"},
+		{"probes that are charged and waited for", algorithm.Spec{}, func(h *history) {
+			h.faults[0].probes = 2
+			h.calls = append(h.calls, call{key: "error", sent: ms(1500), back: ms(1600)}, call{key: "error", sent: ms(1500), back: ms(1600)})
+			h.used["error"] = 2
+		}, ""},
+		{"calls that wait for a store that is known to be away", algorithm.Spec{}, func(h *history) {
+			h.calls = append(h.calls, call{key: "error", sent: ms(1500), back: ms(1600)})
+		}, "1 waited for a store"},
+		{"replicas that each admit the whole limit", algorithm.Spec{}, func(h *history) { h.add(1000, 15, "local", admitted, true) }, "10 beyond the limit of which"},
+		{"replicas that each admit a share", algorithm.Spec{}, func(h *history) { h.add(1000, 5, "local", admitted, true) }, ""},
 		{"windows that follow each other", algorithm.Spec{Algorithm: "fixed_window", Window: time.Second}, func(h *history) {
 			h.add(990, 5, "error", admitted, false)
 			h.add(1000, 5, "error", admitted, false)

@@ -7,6 +7,9 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
+// replicas is how many ratelimitd share a store.
+const replicas = 3
+
 // instant is in microseconds since the epoch. All processes of a run share a machine, so its clock is Redis' clock too.
 type instant int64
 
@@ -60,8 +63,10 @@ type fault struct {
 	loses    bool
 	lostFrom instant
 
-	// exposed is how long after began a call may still reach the store, which charges it although nobody hears of that.
+	// exposed is how long after began calls may still be on their way to the store, which charges them although nobody hears of
+	// that, and keep callers waiting. Later only probes do, this many.
 	exposed time.Duration
+	probes  int
 }
 
 // span is from one instant to another, both included.

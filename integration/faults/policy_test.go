@@ -46,6 +46,7 @@ var policies = []struct {
 	{"error", algorithm.FailError},
 	{"allow", algorithm.FailAllow},
 	{"deny", algorithm.FailDeny},
+	{"local", algorithm.FailLocal},
 }
 
 // visitors is how many keys the limit for everybody has.

@@ -31,9 +31,6 @@ type replica struct {
 	asks       ratelimitv3.RateLimitServiceClient
 }
 
-// replicas is how many ratelimitd share a store.
-const replicas = 3
-
 // startFleet starts that many.
 func startFleet(t *testing.T, policies string, settings []string) []*replica {
 	t.Helper()

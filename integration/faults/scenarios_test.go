@@ -31,12 +31,22 @@ func losing(strike func(*testing.T, *stage) fault) func(*testing.T, *stage) faul
 	}
 }
 
-// exposing makes a fault one in which calls may reach the store unheard until it is over, and as long again as an answer may take.
+// opening is how long a store must hang to be left alone: eight calls in a row of which four may be under way at a time.
+const opening = 2*storeTimeout + room
+
+// probing is how many calls go to a store that is left alone: of each replica three each 250 ms. Each of them may carry a few asks.
+func probing(during time.Duration) int {
+	const asks = 2
+	return asks * replicas * 3 * int(during/(250*time.Millisecond)+1)
+}
+
+// exposing makes a fault one in which calls reach the store unheard, or wait for it in vain.
 func exposing(strike func(*testing.T, *stage) fault) func(*testing.T, *stage) fault {
 	return func(t *testing.T, s *stage) fault {
 		t.Helper()
 		f := strike(t, s)
-		f.exposed = f.ended.since(f.began) + storeTimeout
+		f.exposed = opening
+		f.probes = probing(f.ended.since(f.began) + storeTimeout)
 		return f
 	}
 }
@@ -129,15 +139,14 @@ func failOver(t *testing.T, s *stage) fault {
 	return f
 }
 
-// lag is how much a replica may be behind.
-const lag = 100 * time.Millisecond
-
 // killMaster has the sentinel find out by itself.
 func killMaster(t *testing.T, s *stage) fault {
 	t.Helper()
 	master := s.watch.Master(t)
-	f := fault{began: now(), loses: true}
-	f.lostFrom = f.began.plus(-lag)
+	f := fault{loses: true, lostFrom: now()}
+	master.Do(t, "set", "mark", "", "px", 1000)
+	master.Do(t, "wait", 1, patience.Milliseconds()) // for what was written before
+	f.began = now()
 	master.Kill()
 	s.watch.AwaitFailover(t, master)
 	f.ended = now()

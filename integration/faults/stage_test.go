@@ -70,12 +70,23 @@ func (s *stage) clients(t *testing.T) []*goredis.Client {
 	return clients
 }
 
-// keysOn returns the keys of the rules of which a server holds the counters, whose names hold them.
+// keysOn returns the keys of the rules of which a server holds the counters, whose names hold them, and those that have no counter
+// yet.
 func (s *stage) keysOn(t *testing.T, server *redistest.Server) map[string]bool {
 	t.Helper()
-	names, on := server.Do(t, "keys", "*").([]any), make(map[string]bool)
+	on := make(map[string]bool)
+	for _, node := range s.nodes {
+		names := node.Do(t, "keys", "*").([]any)
+		for key := range s.rules {
+			if slices.ContainsFunc(names, func(name any) bool { return strings.Contains(name.(string), key) }) {
+				on[key] = node == server
+			}
+		}
+	}
 	for key := range s.rules {
-		on[key] = slices.ContainsFunc(names, func(name any) bool { return strings.Contains(name.(string), key) })
+		if _, seen := on[key]; !seen {
+			on[key] = true
+		}
 	}
 	return on
 }
