@@ -16,6 +16,9 @@ const (
 	// recovery is the promised time from the end of a fault to exact answers.
 	recovery = 2 * time.Second
 
+	// aftermath is how long a stall of the machine may be felt: time-outs, and the circuit breaker that they open.
+	aftermath = 2 * room
+
 	// impatience is what a call takes at most that does not wait for the store.
 	impatience = 50 * time.Millisecond
 
@@ -79,7 +82,7 @@ func (v *verdict) inTime(h *history, c *call, p promises) {
 	if c.exact() {
 		return
 	}
-	if h.trouble(c, recovery+room) {
+	if h.trouble(c) {
 		v.recovers(h, c)
 		return
 	}
@@ -88,7 +91,7 @@ func (v *verdict) inTime(h *history, c *call, p promises) {
 
 // recovers takes note of an answer that was not exact. What a busy machine brings about says nothing of the fault.
 func (v *verdict) recovers(h *history, c *call) {
-	if h.stalled(c, room) {
+	if h.stalled(c, aftermath) {
 		return
 	}
 	for _, f := range h.faults {
@@ -143,8 +146,7 @@ func (v *verdict) notTooMany(h *history, key string, calls []*call) {
 			v.problem("%s: %d admitted beyond the limit before the fault", key, n)
 		}
 	}
-	// A share is rounded down, but is 1 at least.
-	if n := excess(limit, locally(calls)); h.rules[key].policy == algorithm.FailLocal && n > replicas {
+	if n := excess(limit, locally(calls)) - tolerated(limit); h.rules[key].policy == algorithm.FailLocal && n > 0 {
 		v.problem("%s: replicas by themselves admitted %d beyond the limit of which each has its share", key, n)
 	}
 	v.over += excess(limit, all)
@@ -162,6 +164,15 @@ func exactly(t told, calls []*call) []*call {
 // locally returns the calls that replicas have admitted by themselves, by their shares.
 func locally(calls []*call) []*call {
 	return slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.told != admitted || !c.degraded })
+}
+
+// tolerated is what shares may admit beyond the limit: each is 1 at least, and of each bucket a part of a hit is rounded up.
+func tolerated(l *algorithm.Limit) int64 {
+	n := max(0, replicas-l.Capacity)
+	if l.Algorithm == algorithm.TokenBucket || l.Algorithm == algorithm.LeakyBucket {
+		n += replicas
+	}
+	return n
 }
 
 // notTooFew: the store refuses nothing that had to fit even if every call whose answer was lost was charged.
@@ -205,7 +216,7 @@ func latest(h *history, c *call) instant {
 			end = max(end, f.ended.plus(recovery+room))
 		}
 	}
-	if h.stalled(c, recovery+room) {
+	if h.stalled(c, aftermath) {
 		end = end.plus(recovery)
 	}
 	return end
@@ -272,7 +283,7 @@ func mayBeLost(h *history, c *call) bool {
 }
 
 func isExposed(h *history, c *call) bool {
-	return h.stalled(c, room) ||
+	return h.stalled(c, aftermath) ||
 		slices.ContainsFunc(h.faults, func(f fault) bool { return f.concerns(c.key) && span{f.began, f.began.plus(f.exposed)}.meets(c) })
 }
 

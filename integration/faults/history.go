@@ -110,9 +110,9 @@ func (h *history) byKey() map[string][]*call {
 	return all
 }
 
-// trouble says whether the call may have been decided during a fault or a stall, or within a time after it.
-func (h *history) trouble(c *call, after time.Duration) bool {
-	return slices.ContainsFunc(h.faults, func(f fault) bool { return f.meets(c, after) }) || h.stalled(c, after)
+// trouble says whether the call may have been decided during a fault or a stall, or within the time to recover from it.
+func (h *history) trouble(c *call) bool {
+	return slices.ContainsFunc(h.faults, func(f fault) bool { return f.meets(c, recovery+room) }) || h.stalled(c, aftermath)
 }
 
 func (h *history) stalled(c *call, after time.Duration) bool {

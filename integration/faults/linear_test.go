@@ -170,7 +170,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	redis := redistest.Start(t, redistest.Options{})
 	rules, dir := ruleBook(t, recorded)
 	fleet := func(settings ...string) []*replica {
-		return startFleet(t, dir, append(onRedis(redis.URL()), settings...))
+		return startFleet(t, ratelimitdPath, dir, append(onRedis(redis.URL()), settings...))
 	}
 	remembering, asking := fleet(), fleet("REDIS_KNOWN_OVER_KEYS=0") // hits given back elsewhere are noticed late by the first
 	standStill := func(r *recorder) {
@@ -220,7 +220,7 @@ func (r *recorder) spoil(t *testing.T) {
 // Replicas that each count by themselves are found out.
 func TestHistoriesOfSeparateCountsAreNot(t *testing.T) {
 	rules, dir := ruleBook(t, recorded)
-	servers := startFleet(t, dir, []string{"STORE=memory"})
+	servers := startFleet(t, ratelimitdPath, dir, []string{"STORE=memory"})
 	for _, a := range algorithm.All {
 		key := a.Name + "/error/quiet"
 		if got := record(servers, key, rules[key].limit, false, nothing).check(); got != porcupine.Illegal {

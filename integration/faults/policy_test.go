@@ -34,8 +34,9 @@ type kind struct {
 // kinds are those of a run under load.
 var kinds = []kind{
 	{"tally", algorithm.MaxLogRequests, long}, // never used up: what it holds in the end is what was charged
-	{"scarce", 25, long},                      // used up within a run
-	{"brisk", 4, time.Second},                 // used up and free again all the time
+	{"scarce", 6, long},                       // used up within a run, and by a share within an outage
+	{"single", 1, long},                       // used up at once, and free again after a loss
+	{"brisk", 3, 2 * time.Second},             // used up and free again all the time
 }
 
 // policies are the words of on_store_error.

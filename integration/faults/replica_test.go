@@ -23,6 +23,7 @@ const patience = 30 * time.Second
 
 // replica is a running `ratelimitd serve`, with a connection to it.
 type replica struct {
+	program    string
 	grpc, http string // addresses
 	env        []string
 	cmd        *exec.Cmd
@@ -32,11 +33,11 @@ type replica struct {
 }
 
 // startFleet starts that many.
-func startFleet(t *testing.T, policies string, settings []string) []*replica {
+func startFleet(t *testing.T, program, policies string, settings []string) []*replica {
 	t.Helper()
 	var fleet []*replica
 	for range replicas {
-		fleet = append(fleet, startReplica(t, policies, settings...))
+		fleet = append(fleet, startReplica(t, program, policies, settings...))
 	}
 	return fleet
 }
@@ -47,10 +48,10 @@ func onRedis(url string) []string {
 }
 
 // startReplica starts ratelimitd with settings NAME=value, without RATELIMITD_, and waits until it is ready.
-func startReplica(t *testing.T, policies string, settings ...string) *replica {
+func startReplica(t *testing.T, program, policies string, settings ...string) *replica {
 	t.Helper()
 	addresses := freeAddresses(t, 3)
-	r := &replica{grpc: addresses[0], http: addresses[1], log: &journal{}}
+	r := &replica{program: program, grpc: addresses[0], http: addresses[1], log: &journal{}}
 	r.env = []string{
 		"PATH=" + os.Getenv("PATH"),
 		"RATELIMITD_POLICIES=" + policies,
@@ -61,7 +62,10 @@ func startReplica(t *testing.T, policies string, settings ...string) *replica {
 		"RATELIMITD_DRAIN_DELAY=0s",
 	}
 	for _, s := range settings {
-		r.env = append(r.env, "RATELIMITD_"+s)
+		if !strings.HasPrefix(s, lacking) {
+			s = "RATELIMITD_" + s
+		}
+		r.env = append(r.env, s)
 	}
 	r.start(t)
 	t.Cleanup(func() {
@@ -83,7 +87,7 @@ func startReplica(t *testing.T, policies string, settings ...string) *replica {
 func (r *replica) start(t *testing.T) {
 	t.Helper()
 	r.ended = make(chan struct{})
-	r.cmd = exec.Command(ratelimitdPath, "serve")
+	r.cmd = exec.Command(r.program, "serve")
 	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr = r.env, r.log, r.log
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)

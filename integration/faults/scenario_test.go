@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,12 @@ type scenario struct {
 	name   string
 	build  func(*testing.T) *stage
 	strike func(*testing.T, *stage) fault
+
+	// For runs in which something is not as it is to be: more settings of ratelimitd, a program that can lack a protection, which one,
+	// and what is done to the fault before the checker is told of it.
+	settings       []string
+	program, lacks string
+	tamper         func(*fault)
 }
 
 func TestFaults(t *testing.T) {
@@ -45,16 +52,20 @@ func (s *scenario) run(t *testing.T) *verdict {
 	t.Helper()
 	stage := s.build(t)
 	rules, dir := ruleBook(t, kinds)
-	stage.replicas = startFleet(t, dir, onRedis(stage.url))
+	program := cmp.Or(s.program, ratelimitdPath)
+	stage.replicas = startFleet(t, program, dir, append(onRedis(stage.url), append(s.settings, lacking+"="+s.lacks)...))
 	w := watch(t, stage.clients(t), stage.replicas)
 	stage.rules, stage.load = rules, startLoad(t, stage.replicas, rules, rate, 1)
 	stage.load.goOn(t, 600*time.Millisecond)
 	f := s.strike(t, stage)
-	stage.load.goOn(t, recovery+room+300*time.Millisecond)
+	if s.tamper != nil {
+		s.tamper(&f)
+	}
+	stage.load.goOn(t, recovery+room+room)
 	h := &history{rules: rules, calls: stage.load.stop(), faults: []fault{f}, stalls: w.stop(f), used: map[string]int64{}}
 	for key, r := range rules {
-		if strings.HasSuffix(key, "/tally") {
-			h.used[key] = look(t, stage.replicas[0], key, r.limit.Capacity)
+		if used, ok := look(t, stage.replicas[0], key, r.limit.Capacity); ok && strings.HasSuffix(key, "/tally") {
+			h.used[key] = used
 		}
 	}
 	return check(h, promises{budget: storeTimeout})

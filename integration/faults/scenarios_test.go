@@ -68,27 +68,27 @@ func restart(t *testing.T, s *stage) {
 
 // scenarios are the faults. In each of them three replicas answer a load for limits of all algorithms and policies.
 var scenarios = []scenario{
-	{"none", single(), during(func(*testing.T, *stage) {}, func(*testing.T, *stage) {})},
-	{"Redis stands still (SIGSTOP)", single(), exposing(during(pause, resume))},
-	{"Redis is killed, and back without its data", single(), losing(during(kill, restart))},
-	{"Redis is killed, and back with its data", single("appendonly yes", "appendfsync everysec"), during(kill, restart)},
-	{"Redis is full (maxmemory)", single(), during(
+	{name: "none", build: single(), strike: during(func(*testing.T, *stage) {}, func(*testing.T, *stage) {})},
+	{name: "Redis stands still (SIGSTOP)", build: single(), strike: exposing(during(pause, resume))},
+	{name: "Redis is killed, and back without its data", build: single(), strike: losing(during(kill, restart))},
+	{name: "Redis is killed, and back with its data", build: single("appendonly yes", "appendfsync everysec"), strike: during(kill, restart)},
+	{name: "Redis is full (maxmemory)", build: single(), strike: during(
 		func(t *testing.T, s *stage) { s.redis().Do(t, "config", "set", "maxmemory", "1mb") },
 		func(t *testing.T, s *stage) { s.redis().Do(t, "config", "set", "maxmemory", "0") })},
-	{"Redis forgets the script, ten times", single(), flushScripts},
-	{"the master is made a replica, and the address leads to the new master", replicated, handOver},
-	{"Sentinel: the master is handed over", sentinel, failOver},
-	{"Sentinel: the master is killed", sentinel, killMaster},
-	{"Cluster: slots move", cluster, moveSlots},
-	{"Cluster: a node is killed, and back without its data", cluster, killNode},
-	{"the network is slower, but in time", proxied, spoiling(`{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`)},
-	{"the network is too slow", proxied, exposing(spoiling(`{"type": "latency", "attributes": {"latency": 300}}`))},
-	{"half of the connections are silent", proxied, exposing(spoiling(`{"type": "timeout", "toxicity": 0.5, "attributes": {"timeout": 0}}`))},
-	{"the network is silent", proxied, exposing(spoiling(
+	{name: "Redis forgets the script, ten times", build: single(), strike: flushScripts},
+	{name: "the master is made a replica, and the address leads to the new master", build: replicated, strike: handOver},
+	{name: "Sentinel: the master is handed over", build: sentinel, strike: failOver},
+	{name: "Sentinel: the master is killed", build: sentinel, strike: killMaster},
+	{name: "Cluster: slots move", build: cluster, strike: moveSlots},
+	{name: "Cluster: a node is killed, and back without its data", build: cluster, strike: killNode},
+	{name: "the network is slower, but in time", build: proxied, strike: spoiling(`{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`)},
+	{name: "the network is too slow", build: proxied, strike: exposing(spoiling(`{"type": "latency", "attributes": {"latency": 300}}`))},
+	{name: "half of the connections are silent", build: proxied, strike: exposing(spoiling(`{"type": "timeout", "toxicity": 0.5, "attributes": {"timeout": 0}}`))},
+	{name: "the network is silent", build: proxied, strike: exposing(spoiling(
 		`{"name": "up", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`,
 		`{"name": "down", "type": "timeout", "attributes": {"timeout": 0}}`))},
-	{"connections break in the middle of answers", proxied, exposing(spoiling(`{"type": "limit_data", "attributes": {"bytes": 500}}`))},
-	{"the network is cut", proxied, during(
+	{name: "connections break in the middle of answers", build: proxied, strike: exposing(spoiling(`{"type": "limit_data", "attributes": {"bytes": 500}}`))},
+	{name: "the network is cut", build: proxied, strike: during(
 		func(_ *testing.T, s *stage) { s.proxy.Stop() },
 		func(t *testing.T, s *stage) { s.proxy.reconnect(t) })},
 }
