@@ -52,6 +52,10 @@ unit: ## Run the tests that need no Envoy
 integration: tools ## Run the tests of the built binary behind the real Envoy, on the real Redis
 	@$(call timed,integration tests,go run ./tools/gotest -count=1 $(integration_packages))
 
+.PHONY: test-faults
+test-faults: system ## The same with faults of ten seconds
+	@$(call timed,fault tests,OUTAGE=10s go run ./tools/gotest -count=1 -timeout 30m ./integration/faults)
+
 .PHONY: faults
 faults: system ## Break the store under load, and compare every answer with what the rules allow
 	@$(call timed,fault tests,go run ./tools/gotest -count=1 ./integration/faults)

@@ -42,6 +42,7 @@ type verdict struct {
 	phantom, phantomBound   int64         // charged and not admitted, and how many could be
 	unheard                 int64         // of those, charged when no more than probes should have been under way
 	waited                  int           // calls that waited for the store then
+	missing                 int64         // admitted by replicas by themselves, and not brought home
 	stalled                 time.Duration // how long the machine was too busy to keep any promise
 }
 
@@ -68,6 +69,9 @@ func check(h *history, p promises) *verdict {
 		v.charged(h, key, byKey[key])
 	}
 	v.leftAlone(h)
+	if v.missing > h.lostHome {
+		v.problem("%d that replicas admitted by themselves were not brought home, and %d may be lost", v.missing, h.lostHome)
+	}
 	return v
 }
 
@@ -202,6 +206,9 @@ func possible(h *history, calls []*call) []charge {
 			charges = append(charges, charge{span{c.sent, c.back}})
 		case !c.exact():
 			charges = append(charges, charge{span{c.sent, latest(h, c)}})
+			if c.told == admitted && h.rules[c.key].policy == algorithm.FailLocal { // once unheard, and once more brought home
+				charges = append(charges, charge{span{c.sent, latest(h, c)}})
+			}
 		}
 	}
 	slices.SortFunc(charges, func(a, b charge) int { return int(a.to - b.to) })
@@ -212,7 +219,7 @@ func possible(h *history, calls []*call) []charge {
 func latest(h *history, c *call) instant {
 	end := c.back.plus(room)
 	for _, f := range h.faults {
-		if f.meets(c, 0) {
+		if f.meets(c, recovery) { // also what is brought home
 			end = max(end, f.ended.plus(recovery+room))
 		}
 	}
@@ -232,29 +239,34 @@ func lasting(h *history, key string, at span, charges []charge) []charge {
 	return charges
 }
 
-// charged: in the end a key holds what was admitted, but for what a fault lost and for calls that were under way when it began.
+// charged: in the end a key holds what was admitted, by replicas that were by themselves too, but for what a fault lost and for calls
+// that were under way when it began.
 func (v *verdict) charged(h *history, key string, calls []*call) {
 	used, known := h.used[key]
 	if !known {
 		return
 	}
-	var sure, lost, exposed int64
+	var sure, lost, home, exposed int64
 	for _, c := range calls {
 		switch {
 		case c.exact() && c.told == admitted && mayBeLost(h, c):
 			lost++
 		case c.exact() && c.told == admitted:
 			sure++
-		case !c.exact() && isExposed(h, c):
+		case c.told == admitted && h.rules[key].policy == algorithm.FailLocal:
+			home++
+		}
+		if !c.exact() && isExposed(h, c) {
 			exposed++
 		}
 	}
-	v.phantom += max(0, used-sure-lost)
+	v.phantom += max(0, used-sure-lost-home)
 	v.phantomBound += exposed
 	if used < sure {
 		v.problem("%s: holds %d in the end, %d were admitted", key, used, sure)
 	}
-	v.unheard += max(0, used-sure-lost-exposed)
+	v.missing += min(max(0, sure+home-used), home)
+	v.unheard += max(0, used-sure-lost-home-exposed)
 }
 
 // leftAlone: a store that has failed for a while is left alone but for probes, which charge no more than that unheard, and for which

@@ -124,6 +124,17 @@ func TestChecker(t *testing.T) {
 			h.calls = append(h.calls, call{key: "error", sent: ms(1500), back: ms(1600)})
 		}, "1 waited for a store"},
 		{"replicas that each admit the whole limit", algorithm.Spec{}, func(h *history) { h.add(1000, 15, "local", admitted, true) }, "10 beyond the limit of which"},
+		{"a share that was brought home", algorithm.Spec{}, func(h *history) {
+			h.add(0, 2, "local", admitted, false)
+			h.add(1000, 3, "local", admitted, true)
+			h.add(3000, 1, "local", refused, false)
+			h.used["local"] = 5
+		}, ""},
+		{"a share that was not brought home", algorithm.Spec{}, func(h *history) {
+			h.add(0, 2, "local", admitted, false)
+			h.add(1000, 3, "local", admitted, true)
+			h.used["local"], h.lostHome = 3, 1
+		}, "2 that replicas admitted by themselves were not brought home, and 1 may be lost"},
 		{"replicas that each admit a share", algorithm.Spec{}, func(h *history) { h.add(1000, 5, "local", admitted, true) }, ""},
 		{"windows that follow each other", algorithm.Spec{Algorithm: "fixed_window", Window: time.Second}, func(h *history) {
 			h.add(990, 5, "error", admitted, false)

@@ -95,6 +95,9 @@ type history struct {
 
 	// used is what each key holds in the end, as a look at it tells. Keys are missing whose limit forgets within the run.
 	used map[string]int64
+
+	// lostHome is how many hits replicas say they may not have brought home.
+	lostHome int64
 }
 
 // byKey returns the calls of each key in the order in which they were sent.

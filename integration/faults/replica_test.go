@@ -1,12 +1,15 @@
 package faults
 
 import (
+	"bufio"
 	"bytes"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,6 +41,11 @@ func startFleet(t *testing.T, program, policies string, settings []string) []*re
 	var fleet []*replica
 	for range replicas {
 		fleet = append(fleet, startReplica(t, program, policies, settings...))
+	}
+	if !slices.Contains(settings, "STORE=memory") {
+		waitFor(t, "replicas to know of each other", func() bool {
+			return !slices.ContainsFunc(fleet, func(r *replica) bool { return r.metric("ratelimitd_replicas") < replicas })
+		})
 	}
 	return fleet
 }
@@ -138,6 +146,22 @@ func (r *replica) health() int {
 	}
 	resp.Body.Close()
 	return resp.StatusCode
+}
+
+// metric returns a metric by its name and labels, as they are written; 0 when there is none.
+func (r *replica) metric(name string) float64 {
+	resp, err := http.Get("http://" + r.http + "/metrics")
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if value, ok := strings.CutPrefix(lines.Text(), name+" "); ok {
+			number, _ := strconv.ParseFloat(value, 64) // as Prometheus writes it
+			return number
+		}
+	}
+	return 0
 }
 
 // journal keeps what a program writes. Safe for concurrent use.

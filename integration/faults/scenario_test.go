@@ -2,6 +2,8 @@ package faults
 
 import (
 	"cmp"
+	"flag"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -11,12 +13,25 @@ const (
 	// rate is how many calls a second a run has.
 	rate = 400
 
-	// outage is how long a fault lasts.
-	outage = time.Second
-
 	// storeTimeout is the budget of an answer here. It is longer than the default, so that a busy machine is not taken for a fault.
 	storeTimeout = 100 * time.Millisecond
 )
+
+// outage is how long a fault lasts: a second, or what OUTAGE in the environment says.
+var outage = duration("OUTAGE", time.Second)
+
+// duration returns what the environment says, or else a default.
+func duration(name string, otherwise time.Duration) time.Duration {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		panic(name + ": " + err.Error()) // the run was started wrongly
+	}
+	return d
+}
 
 // now is the instant.
 func now() instant { return instant(time.Now().UnixMicro()) }
@@ -34,16 +49,27 @@ type scenario struct {
 	tamper         func(*fault)
 }
 
+var recording = flag.Bool("record", false, "write what the faults have shown into testdata, for the page")
+
+// Every fault is borne as it is promised. With -record, the page has a new table.
 func TestFaults(t *testing.T) {
-	for _, s := range scenarios {
-		t.Run(s.name, func(t *testing.T) {
-			v := s.run(t)
-			t.Logf("%d calls, %d failed, %d degraded, slowest %v, recovered %v after; over %d of %d, phantom %d of %d, the machine stalled for %v",
-				v.calls, v.failed, v.degraded, v.slowest, v.recovered, v.over, v.overBound, v.phantom, v.phantomBound, v.stalled)
-			for _, problem := range v.problems[:min(len(v.problems), 10)] {
-				t.Error(problem)
-			}
-		})
+	shown := make([]row, len(scenarios))
+	t.Run("all", func(t *testing.T) {
+		for i, s := range scenarios {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				v := s.run(t)
+				shown[i] = v.row(s.name)
+				t.Logf("%+v; the machine stalled for %v", shown[i], v.stalled)
+				for _, problem := range v.problems[:min(len(v.problems), 10)] {
+					t.Error(problem)
+				}
+			})
+		}
+	})
+	t.Logf("\n%s", table(shown))
+	if *recording && !t.Failed() {
+		write(t, published, shown)
 	}
 }
 
@@ -67,6 +93,9 @@ func (s *scenario) run(t *testing.T) *verdict {
 		if used, ok := look(t, stage.replicas[0], key, r.limit.Capacity); ok && strings.HasSuffix(key, "/tally") {
 			h.used[key] = used
 		}
+	}
+	for _, r := range stage.replicas {
+		h.lostHome += int64(r.metric(`ratelimitd_local_hits_home_total{result="lost"}`))
 	}
 	return check(h, promises{budget: storeTimeout})
 }

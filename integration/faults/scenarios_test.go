@@ -76,7 +76,7 @@ var scenarios = []scenario{
 		func(t *testing.T, s *stage) { s.redis().Do(t, "config", "set", "maxmemory", "1mb") },
 		func(t *testing.T, s *stage) { s.redis().Do(t, "config", "set", "maxmemory", "0") })},
 	{name: "Redis forgets the script, ten times", build: single(), strike: flushScripts},
-	{name: "the master is made a replica, and the address leads to the new master", build: replicated, strike: handOver},
+	{name: "the master is made a replica, and the address leads to the new master", build: replicated, strike: exposing(handOver)},
 	{name: "Sentinel: the master is handed over", build: sentinel, strike: failOver},
 	{name: "Sentinel: the master is killed", build: sentinel, strike: killMaster},
 	{name: "Cluster: slots move", build: cluster, strike: moveSlots},

@@ -19,20 +19,23 @@ type change struct{ protection, file, from, to string }
 
 // The protections that have no setting.
 const (
-	breaker   = "breaker"
-	probes    = "probes"
-	norepeat  = "norepeat"
-	forgetful = "forgetful"
-	share     = "share"
+	breaker    = "breaker"
+	probes     = "probes"
+	norepeat   = "norepeat"
+	forgetful  = "forgetful"
+	share      = "share"
+	homecoming = "homecoming"
 )
 
 var changes = []change{
 	{breaker, "pkg/backend/breaker.go", "return c.ConsecutiveFailures >= tripAfter ||", `return !without("breaker") && c.ConsecutiveFailures >= tripAfter || !without("breaker") &&`},
+	{breaker, "pkg/backend/shedding.go", "if s.strained() < shedUntil[0] {", `if without("breaker") || s.strained() < shedUntil[0] {`},
 	{probes, "pkg/backend/breaker.go", "Timeout:      openFor,", `Timeout: max(openFor, longWithout("probes")),`},
 	{norepeat, "pkg/backend/redisclient.go", "func (once) NoRetry() bool { return true }", `func (once) NoRetry() bool { return !without("norepeat") }`},
 	{norepeat, "pkg/backend/redisclient.go", "MaxRetries:      -1,", `MaxRetries: -1 + int(longWithout("norepeat")/time.Minute)*4,`},
 	{forgetful, "pkg/backend/knownover.go", "const maxKnown = time.Second", `var maxKnown = max(time.Second, longWithout("forgetful"))`},
 	{share, "pkg/algorithm/share.go", "uint64(max(1, whole/int64(n)))", `uint64(max(1, whole/map[bool]int64{false: int64(n), true: 1}[without("share")]))`},
+	{homecoming, "pkg/backend/homecoming.go", "Hits: some[i].used, Mode", `Hits: map[bool]int64{false: some[i].used}[without("homecoming")], Mode`},
 }
 
 // switches is added to each package that is changed.
@@ -81,12 +84,14 @@ var without = []struct {
 	{protection: norepeat, scenario: "connections break in the middle of answers", want: "refused although"},
 	{protection: forgetful, scenario: "Redis is killed, and back without its data", want: "refused although"},
 	{protection: share, scenario: "Redis is killed, and back with its data", want: "replicas by themselves admitted"},
+	{protection: homecoming, scenario: "the network is cut", want: "were not brought home"},
 }
 
 func TestTheCheckerFindsWhatIsMissing(t *testing.T) {
 	program := buildChanged(t)
 	for _, w := range without {
 		t.Run(w.protection, func(t *testing.T) {
+			t.Parallel()
 			s := scenarioNamed(t, w.scenario)
 			s.settings, s.tamper, s.program, s.lacks = w.settings, w.tamper, program, w.protection
 			v := s.run(t)
