@@ -237,5 +237,5 @@ func (f *family) unreachable(value string, by *pattern) {
 	if value != "" {
 		what = quote(value)
 	}
-	br.at.src.add(br.at.site, br.at.path(), "unreachable: %s at %s matches all that %s matches, and goes first", quote(by.text), first.at.place(), what)
+	br.at.src.lapse(br.at.site, br.at.path(), "unreachable: %s at %s matches all that %s matches, and goes first", quote(by.text), first.at.place(), what)
 }

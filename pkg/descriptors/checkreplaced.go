@@ -40,7 +40,7 @@ func (c *compiler) checkReplaced() {
 			case slices.Contains(item.by.names, item.name):
 				item.at.errorf("a rule cannot replace itself: %s is its own name", quote(item.name))
 			case !all[i].known[item.name]:
-				item.at.errorf("%s", c.missing(item.name, i, all))
+				item.at.lapse("%s", c.missing(item.name, i, all))
 			default:
 				item.by.rule.replaces = append(item.by.rule.replaces, number(item.name, numbers, all[i].limits))
 			}

@@ -34,6 +34,21 @@ type Options struct {
 	// regions. Empty: there are none, and all limits are shared.
 	Region string
 
+	// Lenient takes what envoyproxy/ratelimit takes, and means by it what that
+	// does: only the first document of a file counts, and so does the last of
+	// fields that are given twice; a field of another level, a rule that nothing
+	// can reach and the name of no limit in replaces change nothing; a limit
+	// without requests_per_unit denies everything. All these are warnings: see
+	// [Rules.Warnings].
+	Lenient bool
+
+	// OneFileEach has each domain stand in one file only.
+	OneFileEach bool
+
+	// KeyPrefix begins every counter key. It must not have a brace, which says
+	// where in a Redis Cluster a key lies.
+	KeyPrefix string
+
 	// Hiding puts hashes in the place of values: see [Rules.Hide]. Nil: counter
 	// keys hold the values themselves.
 	Hiding *Hiding
@@ -46,7 +61,7 @@ type Options struct {
 // If anything is wrong, the error is an *ErrorList with all of it, and there
 // are no rules.
 func Compile(files []File, o Options) (*Rules, error) {
-	c := compiler{counting: o.Counting, region: o.Region, hiding: o.Hiding, domains: make(map[string]*draft)}
+	c := compiler{o: o, faults: faults{lenient: o.Lenient}, domains: make(map[string]*draft)}
 	for _, file := range files {
 		for _, root := range readSource(file, &c.faults) {
 			c.readPolicy(root)
@@ -54,6 +69,7 @@ func Compile(files []File, o Options) (*Rules, error) {
 	}
 	rules := c.build()
 	rules.revision = revision(files)
+	rules.warnings = c.faults.warnings
 	if err := c.faults.err(files); err != nil {
 		return nil, err
 	}
@@ -62,18 +78,17 @@ func Compile(files []File, o Options) (*Rules, error) {
 
 // compiler gathers what the files say before it is put together.
 type compiler struct {
-	counting algorithm.Counting
-	region   string
-	hiding   *Hiding
-	faults   faults
-	domains  map[string]*draft // by name
-	order    []*draft          // as the files have them
-	hinted   int               // names for which another one was looked for
+	o       Options
+	faults  faults
+	domains map[string]*draft // by name
+	order   []*draft          // as the files have them
+	hinted  int               // names for which another one was looked for
 }
 
 // draft is a domain that may be spread over several documents.
 type draft struct {
 	domain    *Domain
+	first     *value // where the domain is named first
 	counting  *value // where it is said; nil: nowhere
 	branches  []*branch
 	replaces  []replacement
@@ -113,7 +128,7 @@ func revision(files []File) string {
 func (c *compiler) draft(name string) *draft {
 	d := c.domains[name]
 	if d == nil {
-		d = &draft{domain: &Domain{Name: name, Counting: c.counting, region: c.region, version: c.version()}}
+		d = &draft{domain: &Domain{Name: name, Counting: c.o.Counting, region: c.o.Region, version: c.version(), prefix: c.o.KeyPrefix}}
 		c.domains[name] = d
 		c.order = append(c.order, d)
 	}
@@ -122,7 +137,7 @@ func (c *compiler) draft(name string) *draft {
 
 // version is that of counter keys.
 func (c *compiler) version() byte {
-	if c.hiding != nil {
+	if c.o.Hiding != nil {
 		return hiddenVersion
 	}
 	return plainVersion
@@ -131,7 +146,7 @@ func (c *compiler) version() byte {
 // build puts the domains together and numbers their limits.
 func (c *compiler) build() *Rules {
 	slices.SortFunc(c.order, func(a, b *draft) int { return compareNames(a.domain, b.domain) })
-	r := &Rules{hiding: c.hiding, byName: make(map[string]*Domain, len(c.order))}
+	r := &Rules{hiding: c.o.Hiding, byName: make(map[string]*Domain, len(c.order))}
 	ids := make(map[string]int)
 	for _, draft := range c.order {
 		b := builder{domain: draft.domain, ids: ids, rules: r}

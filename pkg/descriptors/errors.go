@@ -84,26 +84,49 @@ func (l *ErrorList) Unwrap() []error {
 // faults collects errors. What is wrong once and used often, through an
 // alias, is one error.
 type faults struct {
-	list ErrorList
-	seen map[Error]bool
+	lenient  bool
+	list     ErrorList
+	warnings []*Error
+	seen     map[Error]bool
 }
 
 func (f *faults) add(e Error) {
-	same := e
-	if e.Line != 0 {
-		same.Path = ""
-	}
 	switch {
-	case f.seen[same]:
+	case f.isSeen(e):
 	case f.full():
 		f.list.More++
 	default:
-		if f.seen == nil {
-			f.seen = make(map[Error]bool)
-		}
-		f.seen[same] = true
+		f.see(e)
 		f.list.Errors = append(f.list.Errors, &e)
 	}
+}
+
+// lapse adds what is an error, or a warning where the files are taken leniently.
+func (f *faults) lapse(e Error) {
+	switch {
+	case !f.lenient:
+		f.add(e)
+	case len(f.warnings) < maxErrors && !f.isSeen(e):
+		f.see(e)
+		f.warnings = append(f.warnings, &e)
+	}
+}
+
+func (f *faults) isSeen(e Error) bool { return f.seen[sameness(e)] }
+
+func (f *faults) see(e Error) {
+	if f.seen == nil {
+		f.seen = make(map[Error]bool)
+	}
+	f.seen[sameness(e)] = true
+}
+
+// sameness is equal for faults of which one is enough.
+func sameness(e Error) Error {
+	if e.Line != 0 {
+		e.Path = ""
+	}
+	return e
 }
 
 // full reports whether what is added is only counted.

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -16,6 +17,9 @@ func (v *value) fields(s *shape) (map[string]*value, bool) {
 	known := make(map[string]*value, len(all))
 	for _, f := range all {
 		switch {
+		case !s.has(f.name) && isReferenceField(f.name):
+			v.flawed = !v.src.faults.lenient
+			v.src.lapse(f.key, f.path(), "%s", s.unknown(f.name))
 		case !s.has(f.name):
 			v.flawed = true
 			v.src.add(f.key, f.path(), "%s", s.unknown(f.name))
@@ -80,8 +84,12 @@ func (m *merger) add(mapping *yaml.Node, depth int) bool {
 			merged = append(merged, node)
 			continue
 		case own[key.Value]:
-			m.into.src.add(key, m.into.path(), "field %s is given twice, first in line %d", quote(key.Value), m.seen[key.Value])
-			continue
+			m.into.src.lapse(key, m.into.path(), "field %s is given twice, first in line %d", quote(key.Value), m.seen[key.Value])
+			if !m.into.src.faults.lenient {
+				continue
+			}
+			m.remove(key.Value)
+			delete(m.seen, key.Value)
 		}
 		own[key.Value] = true
 		if _, shadowed := m.seen[key.Value]; shadowed {
@@ -100,6 +108,11 @@ func (m *merger) add(mapping *yaml.Node, depth int) bool {
 		}
 	}
 	return true
+}
+
+// remove takes out a field, for one that is given twice.
+func (m *merger) remove(name string) {
+	m.fields = slices.DeleteFunc(m.fields, func(f field) bool { return f.name == name })
 }
 
 // merge adds what << names: a mapping, or a list of them.

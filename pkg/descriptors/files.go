@@ -24,7 +24,26 @@ const maxFolders = 16
 // A directory without policy files is no error. A policy file that cannot be
 // read is one, and the error names it. So are files of together more than most
 // bytes; 0 means [DefaultMaxSize].
-func ReadDir(dir string, most int64) ([]File, error) {
+func ReadDir(dir string, most int64) ([]File, error) { return Choice{}.ReadDir(dir, most) }
+
+// Choice says which files of a directory are policy files. The zero value takes
+// those of [ReadDir].
+type Choice struct {
+	// Any takes every file, whatever its name ends with, but for what editors
+	// and Kubernetes leave behind: names that end in ~ or like .swp, or begin
+	// with .. or .#. It follows symbolic links to files only.
+	Any bool
+
+	// Dotted takes what begins with a dot, too.
+	Dotted bool
+
+	// Within is how names must begin: with this and a dot or a slash. Empty:
+	// however they like.
+	Within string
+}
+
+// ReadDir is [ReadDir] for the files of the choice.
+func (c Choice) ReadDir(dir string, most int64) ([]File, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read policies: %w", err)
@@ -32,7 +51,7 @@ func ReadDir(dir string, most int64) ([]File, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("read policies: %s is not a directory", dir)
 	}
-	files, err := ReadFS(os.DirFS(dir), most)
+	files, err := c.readFS(os.DirFS(dir), most)
 	if err != nil {
 		return nil, fmt.Errorf("%w (in %s)", err, dir)
 	}
@@ -40,8 +59,10 @@ func ReadDir(dir string, most int64) ([]File, error) {
 }
 
 // ReadFS is ReadDir for the root of a file system.
-func ReadFS(fsys fs.FS, most int64) ([]File, error) {
-	r := folderReader{fsys: fsys, most: cmp.Or(most, DefaultMaxSize)}
+func ReadFS(fsys fs.FS, most int64) ([]File, error) { return Choice{}.readFS(fsys, most) }
+
+func (c Choice) readFS(fsys fs.FS, most int64) ([]File, error) {
+	r := folderReader{fsys: fsys, choice: c, most: cmp.Or(most, DefaultMaxSize)}
 	if err := r.read(".", 0); err != nil {
 		return nil, fmt.Errorf("read policies: %w", err)
 	}
@@ -51,10 +72,11 @@ func ReadFS(fsys fs.FS, most int64) ([]File, error) {
 
 // folderReader collects the policy files of a file system.
 type folderReader struct {
-	fsys  fs.FS
-	most  int64 // bytes that all files may have together
-	size  int64 // that those so far have
-	files []File
+	fsys   fs.FS
+	choice Choice
+	most   int64 // bytes that all files may have together
+	size   int64 // that those so far have
+	files  []File
 }
 
 func (r *folderReader) read(folder string, depth int) error {
@@ -67,20 +89,23 @@ func (r *folderReader) read(folder string, depth int) error {
 	}
 	for _, entry := range entries {
 		name := path.Join(folder, entry.Name())
-		if strings.HasPrefix(entry.Name(), ".") || !mayHoldPolicy(entry) {
+		if r.choice.leavesOut(entry) {
 			continue
 		}
 		info, err := fs.Stat(r.fsys, name) // follows a link
+		policy := r.choice.isPolicy(name)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && !isPolicy(entry.Name()):
+		case errors.Is(err, fs.ErrNotExist) && !policy:
 			continue // a link to nowhere
 		case err != nil:
 			return err
+		case info.IsDir() && r.choice.Any && !entry.IsDir():
+			continue // a link to a directory
 		case info.IsDir():
 			if err := r.read(name, depth+1); err != nil {
 				return err
 			}
-		case isPolicy(entry.Name()):
+		case policy:
 			if err := r.readFile(name, info); err != nil {
 				return err
 			}
@@ -89,13 +114,35 @@ func (r *folderReader) read(folder string, depth int) error {
 	return nil
 }
 
-// mayHoldPolicy leaves out other files without a look at them.
-func mayHoldPolicy(entry fs.DirEntry) bool {
-	return entry.IsDir() || entry.Type()&fs.ModeSymlink != 0 || isPolicy(entry.Name())
+// leavesOut leaves out what no name of a policy file is, without a look at it.
+func (c Choice) leavesOut(entry fs.DirEntry) bool {
+	name := entry.Name()
+	switch {
+	case strings.HasPrefix(name, ".") && !c.Dotted, c.Any && isLeftBehind(name):
+		return true
+	}
+	return !c.Any && !entry.IsDir() && entry.Type()&fs.ModeSymlink == 0 && !isYAML(name)
 }
 
-func isPolicy(name string) bool {
+// isPolicy reports whether a file that is not left out is a policy.
+func (c Choice) isPolicy(name string) bool {
+	rest, within := strings.CutPrefix(name, c.Within)
+	if c.Within != "" && (!within || !strings.HasPrefix(rest, ".") && !strings.HasPrefix(rest, "/")) {
+		return false
+	}
+	return c.Any || isYAML(name)
+}
+
+func isYAML(name string) bool {
 	return strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
+}
+
+// isLeftBehind reports whether an editor or Kubernetes puts files of the name
+// beside others.
+func isLeftBehind(name string) bool {
+	ending := path.Ext(name)
+	return strings.HasSuffix(name, "~") || strings.HasPrefix(name, "..") || strings.HasPrefix(name, ".#") ||
+		strings.HasPrefix(name, ".") && len(ending) == len(".swp") && strings.HasPrefix(ending, ".sw")
 }
 
 // readFile reads a file of a size that policies have. It opens nothing that

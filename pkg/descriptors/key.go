@@ -27,6 +27,8 @@ var slotTable = crc32.MakeTable(crc32.Castagnoli)
 // Where values are hidden, each is a hash by then, 3 stands for 1, and 4 for 2, so
 // that nobody can bring the hash of another's value along as his own.
 //
+// All of it comes after [Options].KeyPrefix, which has no brace.
+//
 // xx is a hash of domain, first key and first value in hexadecimal. In a Redis
 // Cluster it alone decides the slot: descriptors that begin alike are in one
 // slot, there are at most 256 slots in use, and no brace in a value moves a
@@ -59,7 +61,7 @@ func (l *Limit) AppendKey(dst []byte, entries []Entry) []byte {
 	if size > hashedInPlace {
 		return l.appendLongKey(dst, entries)
 	}
-	dst = append(dst, "{00}"...)
+	dst = append(append(dst, domain.prefix...), "{00}"...)
 	dst = append(dst, domain.version)
 	begin := len(dst)
 	slot := begin - len("00}1")
@@ -94,7 +96,7 @@ func (l *Limit) appendLongKey(dst []byte, entries []Entry) []byte {
 		body.Write(p)
 		crc = crc32.Update(crc, slotTable, p)
 	}
-	dst = append(dst, "{00}"...)
+	dst = append(append(dst, domain.prefix...), "{00}"...)
 	dst = append(dst, domain.version+longVersion)
 	slot := len(dst) - len("00}2")
 	var length [24]byte

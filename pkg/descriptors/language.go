@@ -117,6 +117,15 @@ var limitShape = shape{"a rate limit", []fieldText{
 	{"replaces", "Limits of the same domain that do not apply to a request which this rule matches.", "a list", "none"},
 }}
 
+// referenceFields are the names that envoyproxy/ratelimit knows. It looks at a
+// name only where it belongs, and takes it anywhere.
+var referenceFields = []string{
+	"domain", "key", "value", "descriptors", "rate_limit", "unit", "requests_per_unit", "unlimited", "shadow_mode", "quota_mode",
+	"name", "replaces", "detailed_metric", "value_to_metric", "share_threshold", "metadata",
+}
+
+func isReferenceField(name string) bool { return slices.Contains(referenceFields, name) }
+
 var replacedShape = shape{"an item of replaces", []fieldText{
 	{"name", "The `name` of the limit.", "the name of a limit of the same domain, not its own", required},
 }}

@@ -98,8 +98,8 @@ func metadataNumber(at *value) (*structpb.Value, bool) {
 	const exact = 1 << 53
 	var whole int64
 	if at.node.ShortTag() == intTag && (at.node.Decode(&whole) != nil || whole > exact || whole < -exact) {
-		at.errorf("%s is more than a double holds exactly, at most %d; in quotes it is a text", shorten(at.node.Value), int64(exact))
-		return nil, false
+		at.lapse("%s is more than a double holds exactly, at most %d; in quotes it is a text", shorten(at.node.Value), int64(exact))
+		return structpb.NewNumberValue(n), at.src.faults.lenient
 	}
 	return structpb.NewNumberValue(n), true
 }

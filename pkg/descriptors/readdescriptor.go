@@ -85,7 +85,12 @@ func readEntry(at *value, fields map[string]*value) (PathEntry, bool) {
 	if at := fields["share_threshold"]; at != nil {
 		e.Share, _ = at.boolean()
 		if e.Share && !strings.Contains(e.Value, "*") {
-			at.errorf("share_threshold is for a value with a *, whose matches share one counter; the value here is %s", quote(e.Value))
+			report := at.errorf
+			if strings.Contains(e.Key, "*") { // a pattern there, and none here
+				report = at.lapse
+			}
+			report("share_threshold is for a value with a *, whose matches share one counter; the value here is %s", quote(e.Value))
+			e.Share = false
 		}
 	}
 	if e.Share {

@@ -2,6 +2,7 @@ package descriptors
 
 import (
 	"errors"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
@@ -68,8 +69,10 @@ func (r *reader) spec(at *value, fields map[string]*value) (algorithm.Spec, bool
 		spec.Requests, ok = requests.whole(0, algorithm.MaxRequests)
 		good = good && ok
 	} else {
-		at.missing("requests_per_unit is missing; a whole number from 0, which denies everything, to %d", uint64(algorithm.MaxRequests))
-		good = false
+		good = at.src.faults.lenient // 0, that is
+		if !at.flawed {
+			at.lapse("requests_per_unit is missing; a whole number from 0, which denies everything, to %d", uint64(algorithm.MaxRequests))
+		}
 	}
 	if at := fields["burst"]; at != nil {
 		spec.Burst, ok = at.whole(1, algorithm.MaxRequests)
@@ -106,13 +109,20 @@ func checkUnlimited(at *value, fields map[string]*value, alone bool) {
 			continue
 		}
 		if field := fields[name]; field != nil {
-			field.errorf("a rule that is unlimited has no %s; allowed beside unlimited: name, replaces", name)
+			report := field.errorf
+			if isReferenceField(name) && !(name == "unit" && isUnit(field)) {
+				report = field.lapse
+			}
+			report("a rule that is unlimited has no %s; allowed beside unlimited: name, replaces", name)
 		}
 	}
 	if !alone {
 		at.errorf("a rule that is unlimited has no other limits")
 	}
 }
+
+// isUnit reports whether a value names a unit.
+func isUnit(at *value) bool { return unitByName(strings.ToLower(at.node.Value)) != nil }
 
 // readName reads the name of a limit. Envoy writes it into a header between
 // quotes and escapes nothing.
@@ -127,8 +137,8 @@ func readName(at *value) string {
 	for i, c := range name {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {
 			_, size := utf8.DecodeRuneInString(name[i:])
-			at.errorf("a name is sent in headers, so %s cannot have %+q; printable ASCII without \" and \\ is allowed", quote(name), name[i:i+size])
-			return ""
+			at.lapse("a name is sent in headers, so %s cannot have %+q; printable ASCII without \" and \\ is allowed", quote(name), name[i:i+size])
+			break // where it is taken all the same, package service escapes it
 		}
 	}
 	return name

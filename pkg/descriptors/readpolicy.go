@@ -24,6 +24,7 @@ func (c *compiler) readPolicy(root *value) {
 	d := &draft{domain: new(Domain)}
 	if name, ok := readDomain(root, fields["domain"]); ok {
 		d = c.draft(name)
+		d.place(fields["domain"], c.o.OneFileEach)
 	}
 	if at := fields["counting"]; at != nil {
 		d.readCounting(at)
@@ -52,6 +53,16 @@ func readDomain(root, at *value) (string, bool) {
 		return "", false
 	}
 	return name, true
+}
+
+// place notes where the domain is named, and whether it may be there.
+func (d *draft) place(at *value, oneFileEach bool) {
+	switch {
+	case d.first == nil:
+		d.first = at
+	case oneFileEach && d.first.src != at.src:
+		at.errorf("duplicate domain %s in config file: it stands already at %s, and domains that stand in several files are not merged", quote(d.domain.Name), d.first.place())
+	}
 }
 
 // readCounting sets how the domain counts. Documents that say must agree.

@@ -16,6 +16,7 @@ type Rules struct {
 	domains  []*Domain
 	limits   []*Limit
 	revision string
+	warnings []*Error
 	hiding   *Hiding // nil: values stand in counter keys as they are
 }
 
@@ -33,6 +34,10 @@ func (r *Rules) Limits() []*Limit { return r.limits }
 // have equal revisions.
 func (r *Rules) Revision() string { return r.revision }
 
+// Warnings are what was taken because [Options].Lenient is set. The caller must
+// not change it.
+func (r *Rules) Warnings() []*Error { return r.warnings }
+
 // Domain is a name space of rules. It is immutable.
 type Domain struct {
 	Name     string
@@ -42,7 +47,8 @@ type Domain struct {
 	root  level
 	head  []byte // Name as a netstring: how every counter key begins
 
-	version byte // of counter keys
+	prefix  string // of counter keys
+	version byte   // of counter keys
 
 	region string // whose counters are not shared; empty: there are no regions
 

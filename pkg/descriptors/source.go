@@ -45,11 +45,20 @@ type source struct {
 
 // add records a fault at a place of the file.
 func (s *source) add(node *yaml.Node, path, format string, args ...any) {
-	e := Error{File: s.file, Path: path, Problem: fmt.Sprintf(format, args...)}
+	s.faults.add(s.at(node, path, fmt.Sprintf(format, args...)))
+}
+
+// lapse records what is a fault, or a warning where the file is taken leniently.
+func (s *source) lapse(node *yaml.Node, path, format string, args ...any) {
+	s.faults.lapse(s.at(node, path, fmt.Sprintf(format, args...)))
+}
+
+func (s *source) at(node *yaml.Node, path, problem string) Error {
+	e := Error{File: s.file, Path: path, Problem: problem}
 	if node != nil {
 		e.Line, e.Column = node.Line, node.Column
 	}
-	s.faults.add(e)
+	return e
 }
 
 // spend takes n values from what may be read. It reports false when there are
@@ -92,6 +101,10 @@ func readSource(file File, f *faults) []*value {
 		if err != nil {
 			f.add(syntaxError(file.Name, err))
 			return roots
+		}
+		if f.lenient && len(roots) > 0 {
+			src.lapse(node, "", "only the first document of a file counts; this one is not read")
+			break
 		}
 		if root := node.Content[0]; root.Kind != yaml.ScalarNode || root.ShortTag() != nullTag {
 			roots = append(roots, newRoot(src, root))

@@ -102,6 +102,12 @@ func (v *value) errorf(format string, args ...any) {
 	v.src.add(v.node, v.path(), format, args...)
 }
 
+// lapse records a fault of the value, or a warning where the file is taken
+// leniently.
+func (v *value) lapse(format string, args ...any) {
+	v.src.lapse(v.node, v.path(), format, args...)
+}
+
 // missing records that a field is not there, unless the mapping is flawed and
 // the field may be there under another name.
 func (v *value) missing(format string, args ...any) {

@@ -20,6 +20,14 @@ type Options struct {
 	// Dir is the policy directory. It need not exist yet.
 	Dir string
 
+	// Choice says which of its files are policies.
+	Choice descriptors.Choice
+
+	// MayBeEmpty takes a directory without policies for policies of no domain,
+	// and one that is not there too, as long as there were no others. Otherwise
+	// both are errors: a mount that went away must not lift every limit.
+	MayBeEmpty bool
+
 	// Files is read once in place of a directory when Dir is empty. Without
 	// either, all policies come by [Loader.Offer].
 	Files fs.FS
@@ -186,6 +194,7 @@ func (l *Loader) compile(p, other *part, others set) error {
 	}
 	l.report(rules, time.Now())
 	l.metrics.loaded.Inc()
+	l.warn(rules.Warnings())
 	l.o.Log.Info("policies in force", "revision", rules.Revision(), "files", len(files), "domains", len(rules.Domains()), "limits", len(rules.Limits()))
 	return nil
 }
@@ -237,14 +246,29 @@ func (l *Loader) refuse(p *part, err error) {
 	}
 }
 
-// read reads all files. A directory without any is an error: a mount that
-// went away must not lift every limit.
+// warn says what the policies have that does not mean what it seems to.
+func (l *Loader) warn(warnings []*descriptors.Error) {
+	for _, w := range warnings[:min(len(warnings), maxLines)] {
+		l.o.Log.Warn("policy taken, but", "warning", w)
+	}
+	if more := len(warnings) - maxLines; more > 0 {
+		l.o.Log.Warn("policy taken, but", "more_warnings", more)
+	}
+}
+
+// read reads all files.
 func (l *Loader) read() (set, error) {
 	var files []descriptors.File
 	var err error
 	if l.o.Dir == "" {
 		files, err = descriptors.ReadFS(l.o.Files, l.o.MaxSize)
-	} else if files, err = descriptors.ReadDir(l.o.Dir, l.o.MaxSize); err == nil && len(files) == 0 {
+	} else {
+		files, err = l.o.Choice.ReadDir(l.o.Dir, l.o.MaxSize)
+	}
+	switch {
+	case l.o.MayBeEmpty && errors.Is(err, fs.ErrNotExist) && len(l.local.inForce.files) == 0:
+		err = nil
+	case !l.o.MayBeEmpty && err == nil && len(files) == 0 && l.o.Dir != "":
 		err = fmt.Errorf("no policy files (*.yaml, *.yml) in %s", l.o.Dir)
 	}
 	return newSet(files, err), err
