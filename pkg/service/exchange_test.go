@@ -102,7 +102,7 @@ func randomOptions(random *rand.Rand) Options {
 	flip := func() bool { return random.IntN(2) == 0 }
 	return Options{
 		Headers: Headers{RateLimit: flip(), RateLimitPolicy: flip(), RetryAfter: flip(), Triple: flip(), XTriple: flip(), Delay: flip()},
-		Body:    flip(), Metadata: flip(), MaxDescriptors: 4,
+		Body:    flip(), Metadata: flip(), Terse: flip(), MaxDescriptors: 4,
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // Headers says which headers a client gets. All of a reply speak of one limit:
-// the one that denies longest, otherwise the tightest. Shadow limits are never
+// the one that denies longest, otherwise the tightest. Shadow limits are not
 // shown. All times are seconds from now, rounded up.
 type Headers struct {
 	// RateLimit and RateLimitPolicy are the structured fields of
@@ -22,6 +22,13 @@ type Headers struct {
 	// RateLimit-Reset, XTriple for the same with X- in front. Envoy can add
 	// X- headers of its own to these.
 	Triple, XTriple bool
+
+	// Named, if not nil, are the names of three headers like those of Triple.
+	Named *[3]string
+
+	// Last has the headers speak of the last descriptor that denies, or else of
+	// the first with the least remaining, shadow limits among them.
+	Last bool
 
 	// Delay is X-RateLimit-Delay-Ms: after how long a leaky bucket's queue
 	// would release the request.
@@ -41,7 +48,7 @@ func (h *Headers) append(reply []byte, v *view, d *algorithm.Decision, over bool
 	}
 	var room [2][20]byte
 	left := strconv.AppendInt(room[0][:0], remaining, 10)
-	reset := strconv.AppendInt(room[1][:0], wait(d), 10)
+	reset := strconv.AppendInt(room[1][:0], v.wait(d), 10)
 	if h.RateLimitPolicy {
 		reply = appendHeader(reply, "RateLimit-Policy", v.policy)
 	}
@@ -58,6 +65,11 @@ func (h *Headers) append(reply []byte, v *view, d *algorithm.Decision, over bool
 		reply = appendHeader(reply, "RateLimit-Limit", v.requests)
 		reply = appendHeader(reply, "RateLimit-Remaining", left)
 		reply = appendHeader(reply, "RateLimit-Reset", reset)
+	}
+	if h.Named != nil {
+		reply = appendHeader(reply, h.Named[0], v.requests)
+		reply = appendHeader(reply, h.Named[1], left)
+		reply = appendHeader(reply, h.Named[2], reset)
 	}
 	if h.XTriple {
 		reply = appendHeader(reply, "X-RateLimit-Limit", v.requests)

@@ -28,6 +28,8 @@ const (
 //	delay_ms    how long a leaky bucket's queue holds the request
 //	degraded    true where a failure policy answered in place of the store
 //	degraded_by which one: deny, local or allow
+//
+// The last four only if v is not nil.
 func (b *batch) metadata(r *request, v *verdict) *structpb.Struct {
 	fields := map[string]*structpb.Value{
 		"domain":      structpb.NewStringValue(text(r.domain)),
@@ -39,6 +41,14 @@ func (b *batch) metadata(r *request, v *verdict) *structpb.Struct {
 	if merged := b.merged(r); len(merged.GetFields()) > 0 {
 		fields["metadata"] = structpb.NewStructValue(merged)
 	}
+	if v != nil {
+		b.tell(fields, r, v)
+	}
+	return &structpb.Struct{Fields: fields}
+}
+
+// tell adds what was decided.
+func (b *batch) tell(fields map[string]*structpb.Value, r *request, v *verdict) {
 	if denied := b.denied(r); len(denied) > 0 {
 		fields["denied"] = structpb.NewListValue(&structpb.ListValue{Values: denied})
 	}
@@ -49,7 +59,6 @@ func (b *batch) metadata(r *request, v *verdict) *structpb.Struct {
 		fields["degraded"] = structpb.NewBoolValue(true)
 		fields["degraded_by"] = structpb.NewStringValue(by.String())
 	}
-	return &structpb.Struct{Fields: fields}
 }
 
 // appendMetadata appends the metadata to a reply. If it could not be encoded,
@@ -104,7 +113,7 @@ func (b *batch) denied(r *request) []*structpb.Value {
 			fields := map[string]*structpb.Value{
 				"descriptor":  structpb.NewNumberValue(float64(i)),
 				"limit":       structpb.NewStringValue(text([]byte(policyName(b.views[j].limit)))),
-				"retry_after": structpb.NewNumberValue(float64(wait(decision))),
+				"retry_after": structpb.NewNumberValue(float64(b.views[j].wait(decision))),
 			}
 			for name, set := range map[string]bool{"shadow": ask.Shadow, "quota": ask.Quota, "never": decision.Never} {
 				if set {

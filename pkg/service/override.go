@@ -28,7 +28,7 @@ func (t *table) overrideView(d *descriptors.Domain, o descriptors.Override) *vie
 	}
 	made := &broughtLimit{domain: d, override: o}
 	if l, ok := d.Override(o); ok {
-		v := newView(l, d.Counting, &t.domains[d].overrides)
+		v := t.view(l, d.Counting, &t.domains[d].overrides)
 		made.view = &v
 	}
 	place.Store(made)

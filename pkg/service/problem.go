@@ -14,7 +14,7 @@ const (
 // appendProblem appends the body of a denial (RFC 9457). All texts in it are
 // printable ASCII with quotation marks escaped, so it needs no JSON encoder.
 func appendProblem(b []byte, v *view, d *algorithm.Decision) []byte {
-	retry := wait(d)
+	retry := v.wait(d)
 	b = append(b, `{"type":"`+problemType+`","title":"Too Many Requests","error":"rate_limited","message":"`...)
 	if d.Never {
 		b = append(append(append(b, "The request costs more than the limit of "...), v.allows...), " ever allows at once"...)

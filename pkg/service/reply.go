@@ -38,15 +38,15 @@ const (
 // reply sets Reply or Err of the i-th exchange of the batch.
 func (s *Service) reply(ctx context.Context, b *batch, i int, e *Exchange) result {
 	r := &b.requests[i]
-	v := judge(b.asks[r.asks.first:r.asks.last], b.decisions[r.asks.first:r.asks.last])
+	v := s.judge(b, r)
 	switch {
 	case r.err != nil:
 		e.Err = r.err
 	case v.failed:
 		e.Err = storeFailed(ctx, e.Deadline, v.failure)
 	case r.bare != 0:
-		e.Reply = appendBare(e.Reply, r.bare, r.descriptors.last-r.descriptors.first)
-		v.over = r.bare == rlsv3.RateLimitResponse_OVER_LIMIT
+		v.over = r.bare == rlsv3.RateLimitResponse_OVER_LIMIT && !s.options.Shadow
+		e.Reply = appendBare(e.Reply, v.code(), r.bare, r.descriptors.last-r.descriptors.first)
 	default:
 		e.Reply = s.appendReply(e.Reply, b, r, &v)
 	}
@@ -60,18 +60,60 @@ func (s *Service) reply(ctx context.Context, b *batch, i int, e *Exchange) resul
 	return passed
 }
 
+// judge applies the rules of the overall code, and what the options make of it.
+func (s *Service) judge(b *batch, r *request) verdict {
+	v := judge(b.asks[r.asks.first:r.asks.last], b.decisions[r.asks.first:r.asks.last])
+	v.over = v.over && !s.options.Shadow && !(s.options.Quota && b.hasFree(r))
+	return v
+}
+
+// hasFree reports whether a descriptor of the request has no limit.
+func (b *batch) hasFree(r *request) bool {
+	for i := r.descriptors.first; i < r.descriptors.last; i++ {
+		d := &b.descriptors[i]
+		if d.asks.first == d.asks.last && (b.rules[i] == nil || !b.rules[i].Unlimited) {
+			return true
+		}
+	}
+	return false
+}
+
+// speaker returns the ask that the headers speak of, -1 for none.
+func (s *Service) speaker(b *batch, r *request, v *verdict) int {
+	if s.options.Headers.Last {
+		return b.last(r)
+	}
+	if v.speaker < 0 {
+		return -1
+	}
+	return r.asks.first + v.speaker
+}
+
+// last returns the ask that is shown of the last descriptor that denies, a quota
+// aside, or else of the first with the least remaining.
+func (b *batch) last(r *request) int {
+	best, least := -1, uint32(0)
+	for i := r.descriptors.first; i < r.descriptors.last; i++ {
+		shown := b.shown(b.descriptors[i].asks)
+		if shown < 0 {
+			continue
+		}
+		s := b.status(i)
+		denies := s.code == rlsv3.RateLimitResponse_OVER_LIMIT && !b.asks[shown].Quota
+		if best < 0 || denies || s.remaining < least {
+			best, least = shown, s.remaining
+		}
+	}
+	return best
+}
+
 // appendReply appends the reply to a request with a verdict.
 func (s *Service) appendReply(reply []byte, b *batch, r *request, v *verdict) []byte {
-	code := rlsv3.RateLimitResponse_OK
-	if v.over {
-		code = rlsv3.RateLimitResponse_OVER_LIMIT
-	}
-	reply = appendInt(reply, overallCode, uint64(code))
+	reply = appendInt(reply, overallCode, uint64(v.code()))
 	for i := r.descriptors.first; i < r.descriptors.last; i++ {
 		reply = appendStatus(reply, b.status(i))
 	}
-	if v.speaker >= 0 {
-		speaker := r.asks.first + v.speaker
+	if speaker := s.speaker(b, r, v); speaker >= 0 {
 		reply = s.options.Headers.append(reply, b.views[speaker], &b.decisions[speaker], v.over)
 		if v.over && s.options.Body {
 			reply = appendHeader(reply, "Content-Type", problemMediaType)
@@ -86,15 +128,19 @@ func (s *Service) appendReply(reply []byte, b *batch, r *request, v *verdict) []
 		reply = b.appendDelay(reply, r)
 	}
 	if s.options.Metadata {
-		reply = b.appendMetadata(reply, r, v)
+		told := v
+		if s.options.Terse {
+			told = nil
+		}
+		reply = b.appendMetadata(reply, r, told)
 	}
 	return reply
 }
 
-// appendBare appends the reply to a request that no rule can concern: n
-// statuses with one code.
-func appendBare(reply []byte, code rlsv3.RateLimitResponse_Code, n int) []byte {
-	reply = appendInt(reply, overallCode, uint64(code))
+// appendBare appends the reply to a request that no rule can concern: the
+// overall code, and n statuses with one code.
+func appendBare(reply []byte, overall, code rlsv3.RateLimitResponse_Code, n int) []byte {
+	reply = appendInt(reply, overallCode, uint64(overall))
 	for range n {
 		reply = appendStatus(reply, descriptorStatus{code: code})
 	}
@@ -122,10 +168,11 @@ func (b *batch) status(i int) descriptorStatus {
 		return descriptorStatus{code: rlsv3.RateLimitResponse_OK}
 	}
 	d := &b.decisions[shown]
-	s := descriptorStatus{code: rlsv3.RateLimitResponse_OK, limit: b.views[shown], reset: wait(d)}
+	s := descriptorStatus{code: rlsv3.RateLimitResponse_OK, limit: b.views[shown], reset: b.views[shown].wait(d)}
 	switch {
-	case d.Outcome == algorithm.Denied && b.asks[shown].Shadow:
+	case d.Outcome == algorithm.Denied && b.asks[shown].Shadow && b.views[shown].window == 0:
 		s.reset = seconds(d.Reset)
+	case d.Outcome == algorithm.Denied && b.asks[shown].Shadow:
 	case d.Outcome == algorithm.Denied:
 		s.code = rlsv3.RateLimitResponse_OVER_LIMIT
 	default:

@@ -12,6 +12,11 @@ func (b *batch) check(r *request) *Error {
 	case r.descriptors.first == r.descriptors.last:
 		return &Error{Kind: InvalidArgument, Message: "rate limit descriptor list must not be empty"}
 	}
+	return nil
+}
+
+// checkEntries refuses entries that name nothing.
+func (b *batch) checkEntries(r *request) *Error {
 	list := b.of(r)
 	for i := range list {
 		entries := b.entriesOf(&list[i])

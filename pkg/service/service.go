@@ -44,8 +44,24 @@ type Options struct {
 	// to clients that speak gRPC as the text of their error.
 	Body bool
 
-	// Metadata gives replies dynamic metadata for Envoy's access log.
-	Metadata bool
+	// Metadata gives replies dynamic metadata for Envoy's access log: what the
+	// request said, what its rules have, and, unless Terse, what was decided.
+	Metadata, Terse bool
+
+	// Shadow answers OK whatever the statuses say.
+	Shadow bool
+
+	// Quota takes all limits for quota limits, those that requests bring
+	// included, and descriptors without a limit for quotas that are left.
+	Quota bool
+
+	// AnyDescriptor takes descriptors without entries, and entries without a
+	// key, from everybody. They meet no rule.
+	AnyDescriptor bool
+
+	// WindowReset has statuses and headers tell when a fixed window ends, also
+	// where nothing is in use, or where waiting would not help.
+	WindowReset bool
 
 	// Budget is how long after a request has arrived its limits must have been
 	// decided; what is not decided then is answered as on_store_error says. 0
@@ -113,7 +129,7 @@ func New(d Decider, o Options, reg prometheus.Registerer) (*Service, error) {
 func (s *Service) SetRules(rules *descriptors.Rules) {
 	s.setting.Lock()
 	defer s.setting.Unlock()
-	s.table.Store(newTable(rules, s.table.Load()))
+	s.table.Store(newTable(rules, s.options, s.table.Load()))
 }
 
 // ShouldRateLimit answers a single request. It is [Service.Answer] for callers
@@ -145,6 +161,9 @@ func (s *Service) admit(b *batch, t *table, e *Exchange, now time.Time) {
 	r.asks = span{len(b.asks), len(b.asks)}
 	if !e.TooLarge {
 		r.err = b.check(r)
+	}
+	if r.err == nil && !e.TooLarge && !s.options.AnyDescriptor {
+		r.err = b.checkEntries(r)
 	}
 	if r.err == nil && t == nil {
 		r.err = notReady

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 )
 
@@ -12,15 +13,17 @@ type table struct {
 	views   []view // by Limit.Index
 	domains map[*descriptors.Domain]*domainSeries
 	series  map[seriesKey]*series
+	options Options // of the service
 
 	overrides overrides
 }
 
-// newTable prepares a set of rules. What the one before it, or nil, counted of
+// newTable prepares a set of rules for a service of the options. What the one before it, or nil, counted of
 // the same domains and rules goes on.
-func newTable(rules *descriptors.Rules, before *table) *table {
+func newTable(rules *descriptors.Rules, o Options, before *table) *table {
 	t := &table{
 		rules:   rules,
+		options: o,
 		views:   make([]view, len(rules.Limits())),
 		domains: make(map[*descriptors.Domain]*domainSeries),
 		series:  make(map[seriesKey]*series),
@@ -39,9 +42,19 @@ func newTable(rules *descriptors.Rules, before *table) *table {
 		t.domains[domain] = s
 	}
 	for i, limit := range rules.Limits() {
-		t.views[i] = newView(limit, limit.Rule.Domain.Counting, t.seriesOf(limit, before))
+		t.views[i] = t.view(limit, limit.Rule.Domain.Counting, t.seriesOf(limit, before))
 	}
 	return t
+}
+
+// view makes the view of a limit, as the options have it.
+func (t *table) view(l *descriptors.Limit, counting algorithm.Counting, s *series) view {
+	v := newView(l, counting, s)
+	v.ask.Quota = v.ask.Quota || t.options.Quota
+	if l.Limit.Algorithm == algorithm.FixedWindow && l.Limit.Calendar == nil && t.options.WindowReset {
+		v.window = l.Limit.Window
+	}
+	return v
 }
 
 // seriesOf returns the counters of a limit. Two limits of one label share them.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
@@ -21,6 +23,14 @@ type verdict struct {
 	speaker int
 }
 
+// code is the overall code.
+func (v *verdict) code() rlsv3.RateLimitResponse_Code {
+	if v.over {
+		return rlsv3.RateLimitResponse_OVER_LIMIT
+	}
+	return rlsv3.RateLimitResponse_OK
+}
+
 // judge applies the rules of the overall code: a request is over if a limit
 // denies it, or if it has quota limits and all of them do. A limit that did not
 // decide makes the call an error, unless the request is over anyhow. Shadow
@@ -36,6 +46,10 @@ func judge(asks []algorithm.Ask, decisions []algorithm.Decision) verdict {
 	for i := range asks {
 		a, d := &asks[i], &decisions[i]
 		if a.Shadow {
+			if a.Quota && a.Counting == algorithm.Reference { // its status is OK
+				quotas.asked++
+				quotas.allowed++
+			}
 			continue
 		}
 		if a.Quota && a.Mode == algorithm.Charge {
@@ -117,6 +131,21 @@ func tighter(asks []algorithm.Ask, decisions []algorithm.Decision, i, j int) boo
 // the point, and a client that came a moment early would be denied again.
 func seconds(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Second - 1) / time.Second)
+}
+
+// wait returns the seconds to tell of a decision on the limit.
+func (v *view) wait(d *algorithm.Decision) int64 {
+	if v.window < time.Second {
+		return wait(d)
+	}
+	left := d.Reset
+	if d.Outcome == algorithm.Denied {
+		left = d.RetryAfter
+	}
+	if d.Never || d.Degraded || left <= 0 { // the store has not told
+		left = v.window - time.Duration(time.Now().UnixNano())%v.window
+	}
+	return max(1, seconds(min(left, v.window)))
 }
 
 // wait returns the seconds to tell of a decision: until the same request would

@@ -23,6 +23,10 @@ type view struct {
 	requests string        // per unit, decimal
 	allows   string        // "60 requests per minute"
 	series   *series
+
+	// window is that whose end is told, whatever is in use; 0: what is told
+	// depends on the decision.
+	window time.Duration
 }
 
 func newView(l *descriptors.Limit, counting algorithm.Counting, s *series) view {
