@@ -22,7 +22,13 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	asReference := root.Flags().Bool("compat", false, "stand in the place of envoyproxy/ratelimit, whose environment is read; so does the program under the name ratelimit")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *asReference {
+			return serveCompat(cmd.ErrOrStderr())
+		}
+		return cmd.Help()
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(serveCommand(), checkCommand(), versionCommand())

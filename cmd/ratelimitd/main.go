@@ -8,13 +8,22 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	// The time zones of calendar windows, for images that have none.
 	_ "time/tzdata"
 )
 
+// run does what the name of the program says, or else the command line.
+func run(args []string) error {
+	if filepath.Base(args[0]) == "ratelimit" {
+		return serveCompat(os.Stderr)
+	}
+	return newCommand().Execute()
+}
+
 func main() {
-	if err := newCommand().Execute(); err != nil {
+	if err := run(os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

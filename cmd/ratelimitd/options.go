@@ -15,7 +15,7 @@ import (
 
 func (m *Main) serviceOptions() service.Options {
 	s := m.Settings
-	return service.Options{
+	o := service.Options{
 		Headers: service.Headers{
 			RateLimit:       s.RateLimitHeaders,
 			RateLimitPolicy: s.RateLimitHeaders,
@@ -32,6 +32,10 @@ func (m *Main) serviceOptions() service.Options {
 		MaxRequestBytes: int(s.GRPCMaxMessage),
 		Logger:          m.log,
 	}
+	if m.Compat != nil {
+		o = compatService(m.Compat, o)
+	}
+	return o
 }
 
 // budget is how long a request may wait for its decision. In memory nothing
@@ -48,7 +52,7 @@ func (m *Main) reloadOptions(apply func(*descriptors.Rules), registry prometheus
 	if m.Settings.XDSServer != "" {
 		samples = nil // the control plane says what there is
 	}
-	return reload.Options{
+	o := reload.Options{
 		Dir:        m.Settings.Policies,
 		Files:      samples,
 		Compile:    m.compileOptions(),
@@ -57,6 +61,10 @@ func (m *Main) reloadOptions(apply func(*descriptors.Rules), registry prometheus
 		Log:        m.log,
 		Registerer: registry,
 	}
+	if m.Compat != nil {
+		o = compatReload(m.Compat, o)
+	}
+	return o
 }
 
 // compileOptions are what policies do not say themselves.
@@ -66,6 +74,9 @@ func (m *Main) compileOptions() descriptors.Options {
 	if m.Settings.HashValues {
 		o.Hiding = descriptors.NewHiding([]byte(m.Settings.HashValuesKey.Reveal()))
 		m.log.Info("values are hashed", "key_fingerprint", o.Hiding.Fingerprint())
+	}
+	if m.Compat != nil {
+		o = compatCompile(m.Compat, o)
 	}
 	return o
 }

@@ -14,9 +14,33 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/web"
 )
 
+// needs are what the process waits for before it is ready.
+type needs struct {
+	policies  bool // rules in force
+	anyDomain bool // rules of a domain
+	contact   bool // that the store has answered once
+	storeNow  bool // that the store answers
+}
+
+// needs are those of the settings.
+func (m *Main) needs() needs {
+	if c := m.Compat; c != nil {
+		return needs{policies: c.NeedsPolicies, anyDomain: c.NeedsPolicies, contact: true, storeNow: c.NeedsStoreAlways}
+	}
+	return needsOf(m.Settings.Readiness)
+}
+
+func needsOf(mode string) needs {
+	return needs{
+		policies: mode != settings.ReadyWhenListening,
+		contact:  mode == settings.ReadyWithFirstContact,
+		storeNow: mode == settings.ReadyWithStore,
+	}
+}
+
 // readiness knows whether requests should be sent here.
 type readiness struct {
-	mode     string // of settings.Readiness
+	needs    needs
 	policies func() reload.Status
 	store    func() error // nil: the store answers
 	plane    func() error // nil: no control plane is wanted, or one is there
@@ -35,7 +59,7 @@ func (r *readiness) health() web.Health {
 	switch {
 	case r.draining.Load():
 		return web.Health{Reason: "not ready: stopping"}
-	case none != "" && r.mode != settings.ReadyWhenListening:
+	case none != "" && r.needs.policies:
 		return web.Health{Reason: "not ready: " + none}
 	case store != nil && r.needsStore():
 		return web.Health{Reason: "not ready: " + store.Error()}
@@ -53,12 +77,12 @@ func (r *readiness) health() web.Health {
 }
 
 func (r *readiness) needsStore() bool {
-	return r.mode == settings.ReadyWithStore || r.mode == settings.ReadyWithFirstContact && !r.contacted.Load()
+	return r.needs.storeNow || r.needs.contact && !r.contacted.Load()
 }
 
 // withoutPolicies says why no policy is in force; empty: some are.
 func (r *readiness) withoutPolicies(policies reload.Status) string {
-	if policies.Rules != nil {
+	if policies.Rules != nil && (len(policies.Rules.Domains()) > 0 || !r.needs.anyDomain) {
 		return ""
 	}
 	text := "no policy is in force yet"

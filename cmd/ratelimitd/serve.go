@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"google.golang.org/grpc/health"
 
+	"github.com/ratelimitd/ratelimitd/pkg/compat"
 	"github.com/ratelimitd/ratelimitd/pkg/reload"
 	"github.com/ratelimitd/ratelimitd/pkg/service"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
@@ -25,6 +26,12 @@ import (
 // Main is the whole program. Set its fields, then call Run once.
 type Main struct {
 	Settings *settings.Settings
+
+	// Compat is what else there is when the program stands in the place of
+	// envoyproxy/ratelimit, Settings being part of it; else nil. Notes are about
+	// what was set in vain.
+	Compat *compat.Settings
+	Notes  []compat.Note
 
 	// LogTo takes the log.
 	LogTo io.Writer
@@ -44,7 +51,8 @@ type Addresses struct{ GRPC, HTTP, Admin net.Addr }
 // returns an error if it could not start, or could not go on. Long because the
 // whole program stands in it in reading order.
 func (m *Main) Run(ctx context.Context) error {
-	m.log = newLog(m.LogTo, m.Settings, &m.level)
+	m.log = newLog(m.LogTo, m.Settings, m.Compat != nil, &m.level)
+	m.tellNotes()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
@@ -74,7 +82,7 @@ func (m *Main) Run(ctx context.Context) error {
 		return err
 	}
 
-	ready := &readiness{mode: m.Settings.Readiness, policies: policies.Status, store: store.ready, plane: plane.err}
+	ready := &readiness{needs: m.needs(), policies: policies.Status, store: store.ready, plane: plane.err}
 	grpcHealth := health.NewServer()
 	ready.tellOnce(grpcHealth)
 

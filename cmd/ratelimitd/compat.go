@@ -1,0 +1,71 @@
+package main
+
+import (
+	"embed"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/ratelimitd/ratelimitd/pkg/compat"
+	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
+	"github.com/ratelimitd/ratelimitd/pkg/reload"
+	"github.com/ratelimitd/ratelimitd/pkg/service"
+)
+
+// serveCompat answers in the place of envoyproxy/ratelimit, with its
+// environment.
+func serveCompat(logTo io.Writer) error {
+	s, notes, err := compat.Load(os.Environ())
+	if err != nil {
+		return err
+	}
+	ctx, stop := stopSignals()
+	defer stop()
+	return (&Main{Settings: &s.Settings, Compat: s, Notes: notes, LogTo: logTo}).Run(ctx)
+}
+
+// tellNotes says once what was set in vain.
+func (m *Main) tellNotes() {
+	for _, note := range m.Notes {
+		m.log.Warn("a setting changes nothing", "name", note.Name, "reason", note.Reason)
+	}
+}
+
+// logAttributes has lines of JSON named as envoyproxy/ratelimit names them.
+func logAttributes(_ []string, a slog.Attr) slog.Attr {
+	switch a.Key {
+	case slog.TimeKey:
+		a.Key = "@timestamp"
+	case slog.MessageKey:
+		a.Key = "@message"
+	case slog.LevelKey:
+		a.Value = slog.StringValue(strings.ToLower(a.Value.String()))
+	}
+	return a
+}
+
+// compatCompile are the options for policies that were written for
+// envoyproxy/ratelimit.
+func compatCompile(s *compat.Settings, o descriptors.Options) descriptors.Options {
+	o.Lenient, o.OneFileEach, o.KeyPrefix = true, !s.MergeDomains, s.KeyPrefix
+	return o
+}
+
+// compatReload are the options for its directories.
+func compatReload(s *compat.Settings, o reload.Options) reload.Options {
+	o.Choice = descriptors.Choice{Any: true, Dotted: s.Files.Dotted, Within: s.Files.Within}
+	o.MayBeEmpty = s.Files.Optional
+	if s.Files.Dir == "" && s.XDSServer == "" {
+		o.Files = embed.FS{} // no policies, rather than the samples
+	}
+	return o
+}
+
+// compatService are the options for its answers.
+func compatService(s *compat.Settings, o service.Options) service.Options {
+	o.Headers = service.Headers{Named: s.Headers, Last: true}
+	o.Terse, o.AnyDescriptor, o.WindowReset = true, true, true
+	o.Shadow, o.Quota = s.Shadow, s.Quota
+	return o
+}

@@ -1,0 +1,136 @@
+package compat
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ratelimitd/ratelimitd/pkg/settings"
+)
+
+func mustLoad(t *testing.T, environ ...string) (*Settings, []Note) {
+	t.Helper()
+	s, notes, err := Load(environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, notes
+}
+
+// Without any variable it is as envoyproxy/ratelimit is without any, but for the debug pages.
+func TestDefaults(t *testing.T) {
+	s, notes := mustLoad(t)
+	for what, row := range map[string][2]string{
+		"HTTP":          {string(s.HTTPAddress), "0.0.0.0:8080"},
+		"gRPC":          {string(s.GRPCAddress), "0.0.0.0:8081"},
+		"debug":         {string(s.AdminAddress), "127.0.0.1:6070"},
+		"Redis":         {s.RedisURL.Reveal(), "unix:///var/run/nutcracker/ratelimit.sock"},
+		"log level":     {s.LogLevel, "warn"},
+		"counting":      {s.Counting, settings.CountingReference},
+		"store":         {s.Store, settings.StoreRedis},
+		"control plane": {s.XDSServer, ""},
+		"files":         {s.Files.String(), "none"},
+		"grace":         {s.GRPCConnectionAgeGrace.String(), time.Hour.String()},
+	} {
+		if row[0] != row[1] {
+			t.Errorf("%s: %s, want %s", what, row[0], row[1])
+		}
+	}
+	if s.Headers != nil || s.PerSecond != nil || s.NeedsPolicies || !s.Stats.Statsd || len(notes) != 0 {
+		t.Errorf("%+v, notes %v", s, notes)
+	}
+}
+
+func TestWhereRedisIs(t *testing.T) {
+	for _, row := range []struct{ environ, want string }{
+		{"REDIS_SOCKET_TYPE=tcp REDIS_URL=redis:6379", "redis://redis:6379"},
+		{"REDIS_SOCKET_TYPE=tcp REDIS_URL=redis:6379 REDIS_TLS=true", "rediss://redis:6379"},
+		{"REDIS_URL=redis://u:p@redis:6379/2", "redis://u:p@redis:6379/2"},
+		{"REDIS_URL=redis://redis:6379 REDIS_TLS=1", "rediss://redis:6379"},
+		{"REDIS_URL=/run/redis.sock", "unix:///run/redis.sock"},
+		{"REDIS_TYPE=cluster REDIS_URL=a:1,b:2", "redis+cluster://a:1,b:2"},
+		{"REDIS_TYPE=CLUSTER REDIS_URL=a:1 REDIS_TLS=true", "rediss+cluster://a:1"},
+		{"REDIS_TYPE=Sentinel REDIS_URL=mymaster,a:1,b:2", "redis+sentinel://a:1,b:2/mymaster"},
+	} {
+		s, _ := mustLoad(t, strings.Fields(row.environ)...)
+		if got := s.RedisURL.Reveal(); got != row.want {
+			t.Errorf("%s: %s, want %s", row.environ, got, row.want)
+		}
+	}
+	s, _ := mustLoad(t, "REDIS_AUTH=user:a:b", "REDIS_SENTINEL_AUTH=secret", "REDIS_PERSECOND=true", "REDIS_PERSECOND_SOCKET_TYPE=tcp", "REDIS_PERSECOND_URL=second:1", "REDIS_PERSECOND_AUTH=other")
+	if s.RedisUsername != "user" || s.RedisPassword.Reveal() != "a:b" || s.RedisSentinelUsername != "" || s.RedisSentinelPassword.Reveal() != "secret" {
+		t.Errorf("logs in as %q, %q", s.RedisUsername, s.RedisPassword.Reveal())
+	}
+	if second := s.PerSecond; second == nil || second.RedisURL.Reveal() != "redis://second:1" || second.RedisUsername != "" || second.RedisPassword.Reveal() != "other" || second.RedisSentinelPassword != "" {
+		t.Errorf("the second Redis: %+v", second)
+	}
+}
+
+func TestWherePoliciesAre(t *testing.T) {
+	for _, row := range []struct {
+		environ string
+		want    Files
+	}{
+		{"RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit", Files{Dir: "/data/ratelimit", Within: "config", Dotted: true, Optional: true}},
+		{"RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit RUNTIME_IGNOREDOTFILES=true RUNTIME_WATCH_ROOT=false", Files{Dir: "/data/ratelimit/config"}},
+		{"RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=r RUNTIME_WATCH_ROOT=false RUNTIME_APPDIRECTORY=", Files{Dir: "/data/r/", Dotted: true}},
+		{"RUNTIME_ROOT=/data", Files{Dotted: true, Optional: true}},
+		{"CONFIG_TYPE=GRPC_XDS_SOTW RUNTIME_ROOT=/data RUNTIME_SUBDIRECTORY=ratelimit", Files{Dotted: true, Optional: true}},
+	} {
+		if s, _ := mustLoad(t, strings.Fields(row.environ)...); s.Files != row.want {
+			t.Errorf("%s: %+v, want %+v", row.environ, s.Files, row.want)
+		}
+	}
+}
+
+// What makes no sense here is said, once each, in the order of the table.
+func TestNotes(t *testing.T) {
+	_, notes := mustLoad(t, "REDIS_PIPELINE_WINDOW=1ms", "EXPIRATION_JITTER_MAX_SECONDS=0", "MEMCACHE_HOST_PORT=a:1", "PORT=9", "SOMETHING=else", "REDIS_PIPELINE_LIMIT=")
+	var names []string
+	for _, note := range notes {
+		names = append(names, note.Name)
+		if note.Reason == "" {
+			t.Errorf("%s: no reason", note.Name)
+		}
+	}
+	if got := strings.Join(names, " "); got != "EXPIRATION_JITTER_MAX_SECONDS REDIS_PIPELINE_WINDOW MEMCACHE_HOST_PORT" {
+		t.Errorf("notes on %s", got)
+	}
+}
+
+// All faults come at once, and none shows a secret.
+func TestFaults(t *testing.T) {
+	_, _, err := Load([]string{
+		"PORT=http", "GRPC_PORT=70000", "LOG_LEVEL=loud", "CONFIG_TYPE=file", "BACKEND_TYPE=memcache", "REDIS_TYPE=ring", "REDIS_TIMEOUT=5",
+		"REDIS_AUTH=hunter2", "REDIS_POOL_ON_EMPTY_BEHAVIOR=CREATE", "CACHE_KEY_PREFIX={a}", "NEAR_LIMIT_RATIO=2", "EXTRA_TAGS=a",
+		"LIMIT_RESPONSE_HEADERS_ENABLED=true", "LIMIT_RESET_HEADER=a b", "SHADOW_MODE=on",
+	})
+	if err == nil {
+		t.Fatal("no error")
+	}
+	want := `PORT: "http" is not a whole number
+EXTRA_TAGS: "a" is not name:value,name:value`
+	text := err.Error()
+	for _, line := range strings.Split(want, "\n") {
+		if !strings.Contains(text, line) {
+			t.Errorf("no line %q in\n%s", line, text)
+		}
+	}
+	if n := strings.Count(text, "\n") + 1; n != 13 || strings.Contains(text, "hunter2") {
+		t.Errorf("%d faults:\n%s", n, text)
+	}
+}
+
+// The table is what the documentation is made of.
+func TestTableIsWhole(t *testing.T) {
+	seen := map[string]bool{}
+	for _, row := range All() {
+		if seen[row.Name] || row.Doc == "" || row.Group == "" || (row.Fate == Same) != (row.How == "") {
+			t.Errorf("%+v", row)
+		}
+		seen[row.Name] = true
+	}
+	if len(seen) < 100 {
+		t.Errorf("%d rows", len(seen))
+	}
+}

@@ -1,0 +1,102 @@
+package compat
+
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/ratelimitd/ratelimitd/pkg/settings"
+)
+
+const (
+	// knownOverBytes is about what one counter takes that is known to be over.
+	knownOverBytes = 300
+
+	// leastLocalCache is what a local cache has at least, as there.
+	leastLocalCache = 512 << 10
+)
+
+// store translates what is said of Redis.
+func (e *environment) store(s *Settings, f *faults) {
+	switch strings.ToLower(e.backendType) {
+	case "", "redis":
+	case "memcache":
+		f.add("BACKEND_TYPE", "memcache is not built in: counts there cannot be both read and charged at once, so that limits would not hold under parallel calls; "+
+			"use redis, with REDIS_URL and REDIS_SOCKET_TYPE")
+	default:
+		f.add("BACKEND_TYPE", "%q is not redis", e.backendType)
+	}
+	s.Store, s.StoreTimeout = settings.StoreRedis, longestWait
+	s.RedisKnownOverKeys = 0
+	if e.localCache > 0 {
+		s.RedisKnownOverKeys = max(e.localCache, leastLocalCache) / knownOverBytes
+	}
+	e.main.settings("REDIS_", e, &s.Settings, f)
+	if e.split {
+		second := s.Settings
+		e.perSecond.settings("REDIS_PERSECOND_", e, &second, f)
+		s.PerSecond = &second
+	}
+}
+
+// settings puts what is said of one Redis into settings.
+func (r *redisEnvironment) settings(prefix string, e *environment, s *settings.Settings, f *faults) {
+	s.RedisURL = settings.URL(r.location(prefix, f))
+	s.RedisUsername, s.RedisPassword = login(r.auth)
+	s.RedisSentinelUsername, s.RedisSentinelPassword = login(r.sentinelAuth)
+	if r.tls {
+		s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile, s.RedisTLSSkipVerify = e.redisCA, e.redisCert, e.redisKey, e.redisSkipHost
+	}
+	s.RedisPoolSize = r.poolSize
+	s.RedisDialTimeout = min(max(r.timeout, time.Millisecond), time.Minute)
+	if r.poolSize < 1 || r.poolSize > 10_000 {
+		f.add(prefix+"POOL_SIZE", "%d is no number of connections; from 1 to 10000", r.poolSize)
+	}
+	if !strings.EqualFold(r.onEmpty, "WAIT") {
+		f.add(prefix+"POOL_ON_EMPTY_BEHAVIOR", "%q is not WAIT, which is all that there is", r.onEmpty)
+	}
+}
+
+// location writes where Redis is as ratelimitd's own setting does.
+func (r *redisEnvironment) location(prefix string, f *faults) string {
+	scheme := "redis"
+	if r.tls {
+		scheme = "rediss"
+	}
+	hosts := strings.Join(words(r.url), ",")
+	switch strings.ToLower(r.kind) {
+	case "single":
+	case "cluster":
+		return scheme + "+cluster://" + hosts
+	case "sentinel":
+		master, sentinels, found := strings.Cut(hosts, ",")
+		if !found {
+			f.add(prefix+"URL", "names no sentinels; write master,host:port,host:port")
+		}
+		return scheme + "+sentinel://" + sentinels + "/" + url.PathEscape(master)
+	default:
+		f.add(prefix+"TYPE", "%q is not one of single, sentinel, cluster", r.kind)
+		return ""
+	}
+	switch {
+	case strings.Contains(r.url, "://"):
+		if rest, found := strings.CutPrefix(r.url, "redis://"); found && r.tls {
+			return "rediss://" + rest
+		}
+		return r.url
+	case r.socketType == "unix":
+		return (&url.URL{Scheme: "unix", Path: r.url}).String()
+	case r.socketType != "tcp":
+		f.add(prefix+"SOCKET_TYPE", "%q is not one of tcp, unix", r.socketType)
+	}
+	return scheme + "://" + hosts
+}
+
+// login takes a password, or user:password.
+func login(auth settings.Secret) (string, settings.Secret) {
+	user, password, found := strings.Cut(auth.Reveal(), ":")
+	if !found {
+		return "", auth
+	}
+	return user, settings.Secret(password)
+}

@@ -1,0 +1,50 @@
+package compat
+
+import "time"
+
+// Stats are the variables about metrics, as they are.
+type Stats struct {
+	Disabled        bool
+	Statsd          bool
+	DogStatsd       bool
+	Mogrifiers      []string          // names
+	MogrifierRules  map[string]string // variable without the prefix → value
+	Host            string
+	Port            int
+	Protocol        string
+	ExtraTags       map[string]string
+	FlushInterval   time.Duration
+	Prometheus      bool
+	PrometheusAddr  string
+	PrometheusPath  string
+	PrometheusRules string // a mapping file of statsd_exporter; empty: the built-in one
+	Milliseconds    bool   // response times of the built-in mapping
+	NearLimitRatio  float64
+}
+
+// mogrifierPrefix begins the variables of mogrifiers.
+const mogrifierPrefix = "DOG_STATSD_MOGRIFIER_"
+
+// rows are those of metrics. Long because they are a table.
+func (s *Stats) rows() []Row {
+	return []Row{
+		{Name: "DISABLE_STATS", Default: "false", target: &s.Disabled, Doc: "Send no metrics, whatever else is set."},
+		{Name: "USE_STATSD", Default: "true", target: &s.Statsd, Doc: "Send metrics to statsd. It must be false for another way."},
+		{Name: "USE_DOG_STATSD", Default: "false", target: &s.DogStatsd, Doc: "Send metrics to dogstatsd, over UDP."},
+		{Name: "USE_DOG_STATSD_MOGRIFIERS", target: &s.Mogrifiers, Doc: "The names of mogrifiers, which rename metrics: `DOG_STATSD_MOGRIFIER_<NAME>_PATTERN`, `_NAME` and `_TAGS` say how."},
+		{Name: "STATSD_HOST", Default: "localhost", target: &s.Host, Doc: "Where statsd or dogstatsd is."},
+		{Name: "STATSD_PORT", Default: "8125", target: &s.Port, Doc: "Its port."},
+		{Name: "STATSD_PROTOCOL", Default: "tcp", target: &s.Protocol, Doc: "tcp or udp, for statsd."},
+		{Name: "EXTRA_TAGS", target: &s.ExtraTags, Doc: "Tags of every metric, as `k:v,k2:v2`."},
+		{Name: "STATS_FLUSH_INTERVAL", Default: "10s", target: &s.FlushInterval, Doc: "How often metrics are sent."},
+		{Name: "USE_PROMETHEUS", Default: "false", target: &s.Prometheus, Doc: "Show metrics to Prometheus, on a port of their own."},
+		{Name: "PROMETHEUS_ADDR", Default: ":9090", target: &s.PrometheusAddr, Doc: "Where."},
+		{Name: "PROMETHEUS_PATH", Default: "/metrics", target: &s.PrometheusPath, Doc: "On which page."},
+		{
+			Name: "PROMETHEUS_MAPPER_YAML", target: &s.PrometheusRules, Doc: "A mapping file of statsd_exporter, in place of the built-in one.",
+			Fate: Better, How: "a file with a mistake stops the start",
+		},
+		{Name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", Default: "false", target: &s.Milliseconds, Doc: "Response times in milliseconds, not seconds, by the built-in mapping."},
+		{Name: "NEAR_LIMIT_RATIO", Default: "0.8", target: &s.NearLimitRatio, Doc: "From which part of a limit on hits count as near_limit."},
+	}
+}
