@@ -39,9 +39,7 @@ func TestLifeOfAPod(t *testing.T) {
 	if got := p.ask(t); !strings.Contains(got, `"requestsPerUnit":600`) {
 		t.Errorf("before the change: %s", got)
 	}
-	if keys := redisKeys(t, redisPod); keys != 2 {
-		t.Errorf("Redis has %d keys, want 2: the count of the request, and the replicas", keys)
-	}
+	waitFor(t, 10*time.Second, "Redis to have two keys, the count of the request and the replicas", func() bool { return redisKeys(t, redisPod) == 2 })
 	policies := maps.Clone(all.find(t, "ConfigMap", "ratelimitd-policies").Data)
 	policies["edge.yaml"] = strings.Replace(policies["edge.yaml"], "requests_per_unit: 600", "requests_per_unit: 601", 1)
 	layVolume(t, p.volumes[p.c.value(t, "RATELIMITD_POLICIES")], policies)
