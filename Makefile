@@ -56,6 +56,11 @@ integration: tools ## Run the tests of the built binary behind the real Envoy, o
 test-faults: system ## The same with faults of ten seconds
 	@$(call timed,fault tests,OUTAGE=10s go run ./tools/gotest -count=1 -timeout 30m ./integration/faults)
 
+SOAK ?= 10m
+.PHONY: soak
+soak: system ## Break the store at random for SOAK (10m), and look for what is wrong or left behind
+	@$(call timed,soak,SOAK=$(SOAK) go test ./integration/faults -count=1 -v -timeout 25h -run TestSoak)
+
 .PHONY: faults
 faults: system ## Break the store under load, and compare every answer with what the rules allow
 	@$(call timed,fault tests,go run ./tools/gotest -count=1 ./integration/faults)

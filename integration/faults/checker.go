@@ -95,7 +95,7 @@ func (v *verdict) inTime(h *history, c *call, p promises) {
 
 // recovers takes note of an answer that was not exact. What a busy machine brings about says nothing of the fault.
 func (v *verdict) recovers(h *history, c *call) {
-	if h.stalled(c, aftermath) {
+	if h.stalled(c) {
 		return
 	}
 	for _, f := range h.faults {
@@ -113,10 +113,10 @@ func (v *verdict) byPolicy(h *history, c *call) {
 	if c.degraded {
 		v.degraded++
 	}
-	if c.exact() {
+	if c.exact() || h.unanswered(c) {
 		return
 	}
-	wrong := false
+	wrong := c.told == failed
 	switch h.rules[c.key].policy {
 	case algorithm.FailError:
 		wrong = c.told != failed
@@ -124,8 +124,7 @@ func (v *verdict) byPolicy(h *history, c *call) {
 		wrong = c.told != admitted
 	case algorithm.FailDeny:
 		wrong = c.told != refused
-	default:
-		wrong = c.told == failed
+	case algorithm.FailLocal: // either answer
 	}
 	if wrong {
 		v.problem("%s: %s in place of the store, which is not its policy: %s", c.key, c.told, c.reason)
@@ -150,8 +149,11 @@ func (v *verdict) notTooMany(h *history, key string, calls []*call) {
 			v.problem("%s: %d admitted beyond the limit before the fault", key, n)
 		}
 	}
-	if n := excess(limit, locally(calls)) - tolerated(limit); h.rules[key].policy == algorithm.FailLocal && n > 0 {
-		v.problem("%s: replicas by themselves admitted %d beyond the limit of which each has its share", key, n)
+	for i := range h.faults {
+		n := excess(limit, h.locally(i, calls)) - tolerated(limit)
+		if h.rules[key].policy == algorithm.FailLocal && n > 0 {
+			v.problem("%s: replicas by themselves admitted %d beyond the limit of which each has its share", key, n)
+		}
 	}
 	v.over += excess(limit, all)
 	v.overBound += int64(len(all) - len(kept))
@@ -165,9 +167,13 @@ func exactly(t told, calls []*call) []*call {
 	return slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.told != t || !c.exact() })
 }
 
-// locally returns the calls that replicas have admitted by themselves, by their shares.
-func locally(calls []*call) []*call {
-	return slices.DeleteFunc(slices.Clone(calls), func(c *call) bool { return c.told != admitted || !c.degraded })
+// locally returns the calls that replicas have admitted by themselves in an outage, by their shares. Those of a stall are outages of
+// their own.
+func (h *history) locally(outage int, calls []*call) []*call {
+	f := &h.faults[outage]
+	return slices.DeleteFunc(slices.Clone(calls), func(c *call) bool {
+		return c.told != admitted || !c.degraded || !f.meets(c, recovery+room) || c.sent > f.ended && h.stalled(c)
+	})
 }
 
 // tolerated is what shares may admit beyond the limit: each is 1 at least, and of each bucket a part of a hit is rounded up.
@@ -223,7 +229,7 @@ func latest(h *history, c *call) instant {
 			end = max(end, f.ended.plus(recovery+room))
 		}
 	}
-	if h.stalled(c, aftermath) {
+	if h.stalled(c) {
 		end = end.plus(recovery)
 	}
 	return end
@@ -253,6 +259,8 @@ func (v *verdict) charged(h *history, key string, calls []*call) {
 			lost++
 		case c.exact() && c.told == admitted:
 			sure++
+		case c.told == admitted && h.rules[key].policy == algorithm.FailLocal && lostSince(h, c):
+			lost++
 		case c.told == admitted && h.rules[key].policy == algorithm.FailLocal:
 			home++
 		}
@@ -277,7 +285,7 @@ func (v *verdict) leftAlone(h *history) {
 		probes += f.probes
 	}
 	for i := range h.calls {
-		if c := &h.calls[i]; !c.exact() && !isExposed(h, c) && c.back.since(c.sent)-h.stall(c) > impatience {
+		if c := &h.calls[i]; !c.exact() && !isExposed(h, c) && !h.unanswered(c) && c.back.since(c.sent)-h.stall(c) > impatience {
 			v.waited++
 		}
 	}
@@ -290,12 +298,17 @@ func (v *verdict) leftAlone(h *history) {
 	}
 }
 
+// lostSince says whether what a replica has brought home of the call is lost since.
+func lostSince(h *history, c *call) bool {
+	return slices.ContainsFunc(h.faults, func(f fault) bool { return f.loses && f.concerns(c.key) && c.back <= f.began })
+}
+
 func mayBeLost(h *history, c *call) bool {
 	return slices.ContainsFunc(h.faults, func(f fault) bool { return f.loses && f.concerns(c.key) && span{f.lostFrom, f.ended}.meets(c) })
 }
 
 func isExposed(h *history, c *call) bool {
-	return h.stalled(c, aftermath) ||
+	return h.stalled(c) ||
 		slices.ContainsFunc(h.faults, func(f fault) bool { return f.concerns(c.key) && span{f.began, f.began.plus(f.exposed)}.meets(c) })
 }
 

@@ -136,6 +136,14 @@ func TestChecker(t *testing.T) {
 			h.used["local"], h.lostHome = 3, 1
 		}, "2 that replicas admitted by themselves were not brought home, and 1 may be lost"},
 		{"replicas that each admit a share", algorithm.Spec{}, func(h *history) { h.add(1000, 5, "local", admitted, true) }, ""},
+		{"no answer from a replica that is gone", algorithm.Spec{}, func(h *history) {
+			h.faults[0].gone = 1
+			h.add(1000, 1, "allow", failed, false)
+		}, ""},
+		{"no answer from another replica than the one that is gone", algorithm.Spec{}, func(h *history) {
+			h.faults[0].gone = 2
+			h.add(1000, 1, "allow", failed, false)
+		}, "failed by policy allow after"},
 		{"windows that follow each other", algorithm.Spec{Algorithm: "fixed_window", Window: time.Second}, func(h *history) {
 			h.add(990, 5, "error", admitted, false)
 			h.add(1000, 5, "error", admitted, false)

@@ -56,8 +56,10 @@ type rule struct {
 type fault struct {
 	began, ended instant // ended: the store can be reached, and serves, again
 
-	// only are the keys that it concerns; nil for all.
+	// only are the keys that it concerns; nil for all. gone is the replica that is not there meanwhile, from 1; 0 for none, since it is
+	// the store that is in trouble.
 	only map[string]bool
+	gone int
 
 	// loses says that charges may be gone: those of calls since lostFrom, 0 for all there ever were.
 	loses    bool
@@ -80,7 +82,7 @@ func (f *fault) concerns(key string) bool { return f.only == nil || f.only[key] 
 
 // meets says whether the call may have been decided during the fault, or within a time after it.
 func (f *fault) meets(c *call, after time.Duration) bool {
-	return f.concerns(c.key) && span{f.began, f.ended.plus(after)}.meets(c)
+	return f.concerns(c.key) && (f.gone == 0 || f.gone == c.server+1) && span{f.began, f.ended.plus(after)}.meets(c)
 }
 
 // history is all that was seen in a run.
@@ -115,11 +117,17 @@ func (h *history) byKey() map[string][]*call {
 
 // trouble says whether the call may have been decided during a fault or a stall, or within the time to recover from it.
 func (h *history) trouble(c *call) bool {
-	return slices.ContainsFunc(h.faults, func(f fault) bool { return f.meets(c, recovery+room) }) || h.stalled(c, aftermath)
+	return slices.ContainsFunc(h.faults, func(f fault) bool { return f.meets(c, recovery+room) }) || h.stalled(c)
 }
 
-func (h *history) stalled(c *call, after time.Duration) bool {
-	return slices.ContainsFunc(h.stalls, func(s span) bool { return span{s.from, s.to.plus(after)}.meets(c) })
+// stalled says whether the call may have felt a stall of the machine.
+func (h *history) stalled(c *call) bool {
+	return slices.ContainsFunc(h.stalls, func(s span) bool { return span{s.from, s.to.plus(aftermath)}.meets(c) })
+}
+
+// unanswered says whether the call failed since its replica was not there.
+func (h *history) unanswered(c *call) bool {
+	return c.told == failed && slices.ContainsFunc(h.faults, func(f fault) bool { return f.gone > 0 && f.meets(c, recovery) })
 }
 
 // stall returns how long the machine was too busy while the call was under way.

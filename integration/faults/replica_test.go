@@ -164,6 +164,11 @@ func (r *replica) metric(name string) float64 {
 	return 0
 }
 
+// lostHome is how many hits of its own it may not have brought home.
+func (r *replica) lostHome() int64 {
+	return int64(r.metric(`ratelimitd_local_hits_home_total{result="lost"}`))
+}
+
 // journal keeps what a program writes. Safe for concurrent use.
 type journal struct {
 	mu   sync.Mutex

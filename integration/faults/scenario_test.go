@@ -89,13 +89,20 @@ func (s *scenario) run(t *testing.T) *verdict {
 	}
 	stage.load.goOn(t, recovery+room+room)
 	h := &history{rules: rules, calls: stage.load.stop(), faults: []fault{f}, stalls: w.stop(f), used: map[string]int64{}}
-	for key, r := range rules {
-		if used, ok := look(t, stage.replicas[0], key, r.limit.Capacity); ok && strings.HasSuffix(key, "/tally") {
+	stage.look(t, h)
+	return check(h, promises{budget: storeTimeout})
+}
+
+// look notes what the keys hold in the end, and what replicas say that they have lost.
+func (s *stage) look(t *testing.T, h *history) {
+	t.Helper()
+	for key, r := range h.rules {
+		if used, ok := look(t, s.replicas[0], key, r.limit.Capacity); ok && strings.HasSuffix(key, "/tally") {
 			h.used[key] = used
 		}
 	}
-	for _, r := range stage.replicas {
-		h.lostHome += int64(r.metric(`ratelimitd_local_hits_home_total{result="lost"}`))
+	h.lostHome = s.lostHome
+	for _, r := range s.replicas {
+		h.lostHome += r.lostHome()
 	}
-	return check(h, promises{budget: storeTimeout})
 }

@@ -71,7 +71,7 @@ var scenarios = []scenario{
 	{name: "none", build: single(), strike: during(func(*testing.T, *stage) {}, func(*testing.T, *stage) {})},
 	{name: "Redis stands still (SIGSTOP)", build: single(), strike: exposing(during(pause, resume))},
 	{name: "Redis is killed, and back without its data", build: single(), strike: losing(during(kill, restart))},
-	{name: "Redis is killed, and back with its data", build: single("appendonly yes", "appendfsync everysec"), strike: during(kill, restart)},
+	{name: "Redis is killed, and back with its data", build: single("appendonly yes", "appendfsync no"), strike: during(kill, restart)},
 	{name: "Redis is full (maxmemory)", build: single(), strike: during(
 		func(t *testing.T, s *stage) { s.redis().Do(t, "config", "set", "maxmemory", "1mb") },
 		func(t *testing.T, s *stage) { s.redis().Do(t, "config", "set", "maxmemory", "0") })},

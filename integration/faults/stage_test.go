@@ -21,6 +21,7 @@ type stage struct {
 	replicas []*replica
 	rules    map[string]rule
 	load     *load
+	lostHome int64 // what replicas had lost that were killed
 }
 
 // redis is the only server.
