@@ -238,7 +238,7 @@ func latest(h *history, c *call) instant {
 // lasting returns the charges that count at a time: those that a fault before has surely lost do not.
 func lasting(h *history, key string, at span, charges []charge) []charge {
 	for _, f := range h.faults {
-		if f.loses && f.concerns(key) && f.lostFrom == 0 && at.from > f.ended.plus(remembered+room) {
+		if f.loses && f.concerns(key) && !f.perhaps[key] && f.lostFrom == 0 && at.from > f.ended.plus(remembered+room) {
 			charges = slices.DeleteFunc(slices.Clone(charges), func(c charge) bool { return c.to < f.began })
 		}
 	}

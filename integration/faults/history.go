@@ -56,10 +56,10 @@ type rule struct {
 type fault struct {
 	began, ended instant // ended: the store can be reached, and serves, again
 
-	// only are the keys that it concerns; nil for all. gone is the replica that is not there meanwhile, from 1; 0 for none, since it is
+	// only are the keys that it concerns; nil for all. Of perhaps it is not known whether it does: they had no counter. gone is the replica that is not there meanwhile, from 1; 0 for none, since it is
 	// the store that is in trouble.
-	only map[string]bool
-	gone int
+	only, perhaps map[string]bool
+	gone          int
 
 	// loses says that charges may be gone: those of calls since lostFrom, 0 for all there ever were.
 	loses    bool

@@ -165,7 +165,8 @@ func moveSlots(t *testing.T, s *stage) fault {
 
 func killNode(t *testing.T, s *stage) fault {
 	t.Helper()
-	f := fault{only: s.keysOn(t, s.nodes[2]), loses: true, began: now()}
+	on, perhaps := s.keysOn(t, s.nodes[2])
+	f := fault{only: on, perhaps: perhaps, loses: true, began: now()}
 	s.nodes[2].Kill()
 	s.load.goOn(t, outage)
 	s.nodes[2].Restart(t)

@@ -71,11 +71,11 @@ func (s *stage) clients(t *testing.T) []*goredis.Client {
 	return clients
 }
 
-// keysOn returns the keys of the rules of which a server holds the counters, whose names hold them, and those that have no counter
-// yet.
-func (s *stage) keysOn(t *testing.T, server *redistest.Server) map[string]bool {
+// keysOn returns the keys of the rules of which a server holds the counters, whose names hold them, and perhaps those that have no
+// counter now.
+func (s *stage) keysOn(t *testing.T, server *redistest.Server) (on, perhaps map[string]bool) {
 	t.Helper()
-	on := make(map[string]bool)
+	on, perhaps = make(map[string]bool), make(map[string]bool)
 	for _, node := range s.nodes {
 		names := node.Do(t, "keys", "*").([]any)
 		for key := range s.rules {
@@ -86,10 +86,10 @@ func (s *stage) keysOn(t *testing.T, server *redistest.Server) map[string]bool {
 	}
 	for key := range s.rules {
 		if _, seen := on[key]; !seen {
-			on[key] = true
+			on[key], perhaps[key] = true, true
 		}
 	}
-	return on
+	return on, perhaps
 }
 
 // slotsOn returns a few slots of the Cluster in which a server holds counters.
