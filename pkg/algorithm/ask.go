@@ -29,7 +29,15 @@ const (
 	// Reference charges each ask on its own, as envoyproxy/ratelimit does.
 	// Windows and the log charge denied hits too, buckets do not.
 	Reference
+	// OnlyOver charges as Reference does if all asks of a request fit. If one
+	// does not, it charges only those that do not, as envoyproxy/ratelimit does
+	// where it is told to stop at the limit.
+	OnlyOver
 )
+
+func (c Counting) String() string {
+	return [...]string{"precise", "reference", "only_over"}[c]
+}
 
 // FailurePolicy says what becomes of an ask that the store did not decide.
 type FailurePolicy uint8

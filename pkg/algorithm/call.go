@@ -42,7 +42,7 @@ type place struct{ limit, key uint32 }
 
 // entry is a number of like asks.
 type entry struct {
-	flags byte
+	flags uint16
 	place
 	hits  int64
 	count uint32
@@ -105,13 +105,13 @@ func (c *Call) addAlone(e entry) {
 	e.flags &= flagCharge
 	latest := &c.latest[e.key]
 	if *latest >= 0 {
-		if like := &c.entries[*latest]; e.flags == byte(take) && like.limit == e.limit && like.hits == e.hits {
+		if like := &c.entries[*latest]; e.flags == uint16(take) && like.limit == e.limit && like.hits == e.hits {
 			like.count++
 			return
 		}
 	}
 	*latest = -1
-	if e.flags == byte(take) {
+	if e.flags == uint16(take) {
 		*latest = int32(len(c.entries))
 	}
 	c.entries = append(c.entries, e)
@@ -125,7 +125,7 @@ func (c *Call) isPlain(from, to int) bool {
 		return false
 	}
 	for i := from; i < to; i++ {
-		if a := &c.asks[i]; a.flags() != byte(take) || a.Limit.Algorithm == SlidingWindowLog {
+		if a := &c.asks[i]; a.flags() != uint16(take) || a.Limit.Algorithm == SlidingWindowLog {
 			return false
 		}
 		for j := from; j < i; j++ {
@@ -205,20 +205,22 @@ const (
 	flagNoVeto = 8
 	flagQuota  = 16
 	flagHeld   = 32  // the request does not pass
-	flagPlain  = 64  // begins a request of several that is charged if all of them fit, for different keys and no log
-	flagJoined = 128 // belongs to the same request as the ask before it
+	flagOver   = 64  // charged, if it does not fit, also when the request does not pass
+	flagPlain  = 128 // begins a request of several that is charged if all of them fit, for different keys and no log
+	flagJoined = 256 // belongs to the same request as the ask before it
 )
 
-func (a *Ask) flags() byte {
-	flags := byte(a.how())
-	set := func(flag byte, on bool) {
+func (a *Ask) flags() uint16 {
+	flags := uint16(a.how())
+	set := func(flag uint16, on bool) {
 		if on {
 			flags |= flag
 		}
 	}
 	set(flagAlone, a.alone())
 	set(flagNoVeto, !a.hasSay())
-	set(flagQuota, a.Quota)
+	set(flagQuota, a.Quota && a.Counting != OnlyOver)
+	set(flagOver, a.chargesOver())
 	set(flagHeld, a.Withheld)
 	return flags
 }
@@ -269,7 +271,7 @@ func (c *Call) runEnd(from int) int {
 }
 
 func (e *entry) appendTo(b []byte, last uint32) []byte {
-	b = append(b, e.flags)
+	b = binary.LittleEndian.AppendUint16(b, e.flags)
 	b = binary.LittleEndian.AppendUint32(b, e.limit+1) // Lua counts from 1
 	b = appendNumber(b, e.hits)
 	b = binary.LittleEndian.AppendUint32(b, e.count)

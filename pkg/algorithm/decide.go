@@ -13,7 +13,8 @@ package algorithm
 //
 // Charged whatever becomes of the request are asks that stand alone: shadow
 // asks, hits given back, forced charges, limits with overdraw, and all asks
-// counted by Reference.
+// counted by Reference. By OnlyOver counting each enforced ask is needed, quotas
+// too; if one does not fit, those that do not are charged, as Reference would.
 func Decide(now int64, asks []Ask, states []*State, out []Decision) {
 	if len(asks) == 1 && !asks[0].Withheld { // nothing else can veto it
 		asks[0].Limit.Algorithm.repair(asks[0].Limit, states[0], now)
@@ -53,13 +54,17 @@ func settle(now int64, asks []Ask, states []*State, out []Decision, saved []Stat
 		}
 	}
 	for i := range asks {
-		if states[i] != nil && asks[i].alone() {
-			out[i] = asks[i].decide(states[i], now)
+		switch a := &asks[i]; {
+		case states[i] == nil:
+		case a.alone():
+			out[i] = a.decide(states[i], now)
+		case a.isCharged(&out[i]):
+			out[i] = a.decide(states[i], now).as(out[i])
 		}
 	}
 	for i := range asks {
-		if states[i] != nil && !asks[i].alone() {
-			out[i] = asks[i].asItStands(states[i], now, out[i])
+		if a := &asks[i]; states[i] != nil && !a.alone() && !a.isCharged(&out[i]) {
+			out[i] = a.asItStands(states[i], now, out[i])
 		}
 	}
 }
@@ -85,11 +90,11 @@ func passes(asks []Ask, decisions []Decision) bool {
 }
 
 // Vetoes reports whether the ask's request is charged only if the ask fits.
-func (a *Ask) Vetoes() bool { return !a.Quota && a.hasSay() }
+func (a *Ask) Vetoes() bool { return (!a.Quota || a.Counting == OnlyOver) && a.hasSay() }
 
 // OneOfQuotas reports whether the ask is one of those of which one must fit for
 // their request to be charged.
-func (a *Ask) OneOfQuotas() bool { return a.Quota && a.hasSay() }
+func (a *Ask) OneOfQuotas() bool { return a.Quota && a.Counting != OnlyOver && a.hasSay() }
 
 func (a *Ask) hasSay() bool { return !a.Shadow && a.Mode == Charge && a.Counting != Reference }
 
@@ -97,6 +102,14 @@ func (a *Ask) hasSay() bool { return !a.Shadow && a.Mode == Charge && a.Counting
 func (a *Ask) alone() bool {
 	return !a.hasSay() || a.Limit.Overdraw
 }
+
+// chargesOver reports whether the ask is charged when its request does not pass
+// and it does not fit.
+func (a *Ask) chargesOver() bool { return a.Counting == OnlyOver && !a.alone() && a.how() == spend }
+
+// isCharged reports whether the ask is charged, by its decision, though its
+// request does not pass.
+func (a *Ask) isCharged(d *Decision) bool { return a.chargesOver() && d.Outcome == Denied }
 
 // decide judges one ask by itself and charges the state.
 func (a *Ask) decide(s *State, now int64) Decision {
@@ -124,7 +137,7 @@ func (a *Ask) how() charge {
 	switch {
 	case a.Mode == GiveBack:
 		return giveBack
-	case a.Mode == Forced || a.Limit.Overdraw || a.Counting == Reference && a.Limit.Algorithm.chargesDenied:
+	case a.Mode == Forced || a.Limit.Overdraw || a.Counting != Precise && a.Limit.Algorithm.chargesDenied:
 		return spend
 	default:
 		return take
@@ -135,11 +148,16 @@ func (a *Ask) how() charge {
 // the key without it.
 func (a *Ask) asItStands(s *State, now int64, verdict Decision) Decision {
 	look := *s
-	d := a.Limit.Algorithm.decide(a.Limit, &look, now, 0, take)
-	d.Outcome, d.Never, d.RetryAfter = verdict.Outcome, verdict.Never, verdict.RetryAfter
+	d := a.Limit.Algorithm.decide(a.Limit, &look, now, 0, take).as(verdict)
 	if d.Outcome == Denied {
 		d.Delay = 0
 	}
+	return d
+}
+
+// as gives a decision another's verdict.
+func (d Decision) as(verdict Decision) Decision {
+	d.Outcome, d.Never, d.RetryAfter = verdict.Outcome, verdict.Never, verdict.RetryAfter
 	return d
 }
 

@@ -9,6 +9,10 @@ local function has(flags, flag) return flags % (2 * flag) >= flag end
 -- and after, the instant of the retry and the expiry.
 local said = {}
 
+-- over has the asks that did not fit and are charged when the request does not
+-- pass.
+local over = {}
+
 -- decide_one judges one ask by itself, charges its state, and returns whether its
 -- hits fit.
 local function decide_one(r)
@@ -30,7 +34,8 @@ local function passes(from, to)
 	local quotas, fitting, vetoed = 0, 0, false
 	for r = from, to, 6 do
 		local flags, fits = runs[r], decide_one(r)
-		if flags % PLAIN < NO_VETO then
+		over[r] = not fits and has(flags, OVER)
+		if flags % OVER < NO_VETO then
 			vetoed = vetoed or not fits
 		elseif has(flags, HELD) then
 			vetoed = true
@@ -106,15 +111,22 @@ local function restore(from, to)
 end
 
 -- settle decides what is left of a request that is not charged: the asks that
--- are alone by themselves, and then how the others' logs stand.
+-- are alone by themselves, those that are charged for being over, and then how the
+-- others' logs stand.
 local function settle(from, to)
 	restore(from, to)
 	for r = from, to, 6 do
-		if has(runs[r], ALONE) then decide_one(r) end
+		if has(runs[r], ALONE) then
+			decide_one(r)
+		elseif over[r] then
+			local before = said[r]
+			decide_one(r)
+			if before then said[r][1], said[r][4] = before[1], before[4] end
+		end
 	end
 	if not logs then return end
 	for r = from, to, 6 do
-		if said[r] and not has(runs[r], ALONE) then
+		if said[r] and not over[r] and not has(runs[r], ALONE) then
 			local l = limits[runs[r + 1]]
 			local _, before, after, _, expiry = l.algorithm.decide(l, logs[runs[r + 4]], now, 0, TAKE)
 			said[r][2], said[r][3], said[r][5] = before, after, expiry

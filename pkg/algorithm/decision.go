@@ -29,6 +29,10 @@ type Decision struct {
 	// Degraded is set when a failure policy answered in place of the store.
 	Degraded bool
 
+	// Known is set on a denial that the store was not asked for, since it had
+	// denied the same a moment before. Nothing was charged.
+	Known bool
+
 	// Before and After are the hits in use before and after the ask,
 	// rounded up. They are equal when nothing was charged.
 	Before, After int64

@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "rewrite the golden histories in testdat
 // A history is a text of steps and what they were answered:
 //
 //	limit NAME: 3 per 10s token_bucket [burst 5] [overdraw]
-//	counting reference
+//	counting reference, or only_over
 //	at 9.5s: charge NAME [HITS] [and …], look NAME, give NAME 2, force NAME 2 [xN] => answers
 //
 // All asks of a line are one request; xN repeats it, and equal answers in a row
@@ -66,6 +66,8 @@ func replay(t *testing.T, text []byte) []byte {
 			h.limit(t, line)
 		case strings.HasPrefix(line, "counting reference"):
 			h.counting = Reference
+		case strings.HasPrefix(line, "counting only_over"):
+			h.counting = OnlyOver
 		case strings.HasPrefix(line, "at "):
 			line += " => " + h.step(t, line)
 		}

@@ -50,6 +50,7 @@ var scriptConstants = map[string]string{
 	"QUOTA":      decimal(flagQuota),
 	"HELD":       decimal(flagHeld),
 	"PLAIN":      decimal(flagPlain),
+	"OVER":       decimal(flagOver),
 	"JOINED":     decimal(flagJoined),
 	"UNDECIDED":  decimal(codeUndecided),
 	"FITS":       decimal(codeFits),

@@ -51,7 +51,7 @@ end
 local runs = {}
 for from = 1, run_count, MANY do
 	local n = math.min(MANY, run_count - from + 1)
-	local some = {parse("<" .. string.rep("BIdIII", n), packed, pos)}
+	local some = {parse("<" .. string.rep("HIdIII", n), packed, pos)}
 	pos = some[6 * n + 1]
 	if from == 1 then
 		runs = some

@@ -175,6 +175,9 @@ func (s *scripted) compareStates(t *testing.T, now int64, asks []Ask) {
 func randomAsks(r *rand.Rand, history uint64, keys []*Limit) []Ask {
 	var asks []Ask
 	counting := Counting(r.IntN(2))
+	if counting == Reference && history%2 == 1 {
+		counting = OnlyOver
+	}
 	for group := range 1 + r.IntN(12) {
 		withheld := r.IntN(8) == 0
 		for range 1 + r.IntN(3) {

@@ -65,7 +65,7 @@ func randomKeys(t *testing.T, random *rand.Rand, name string) []keyed {
 // playMerged plays one batch, of up to 12 callers with up to 4 requests each.
 func playMerged(t *testing.T, r *Redis, memory *Memory, random *rand.Rand, keys []keyed) int {
 	t.Helper()
-	counting := algorithm.Counting(random.IntN(2))
+	counting := algorithm.Counting(random.IntN(3))
 	callers := make([][]algorithm.Ask, 1+random.IntN(12))
 	var batch []*errand
 	n := 0

@@ -209,7 +209,7 @@ func (f *family) checkReachable(s *siblings, counting algorithm.Counting) {
 			first = p
 			same[p.plain] = p
 			text := []byte(p.text)
-			if counting == algorithm.Reference && tries > 0 {
+			if counting != algorithm.Precise && tries > 0 {
 				tries -= s.patterns.candidates(text)
 				first = s.patterns.find(text)
 			}

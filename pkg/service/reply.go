@@ -63,7 +63,9 @@ func (s *Service) reply(ctx context.Context, b *batch, i int, e *Exchange) resul
 // judge applies the rules of the overall code, and what the options make of it.
 func (s *Service) judge(b *batch, r *request) verdict {
 	v := judge(b.asks[r.asks.first:r.asks.last], b.decisions[r.asks.first:r.asks.last])
-	v.over = v.over && !s.options.Shadow && !(s.options.Quota && b.hasFree(r))
+	if s.options.Shadow || s.options.Quota && b.hasFree(r) {
+		v.over = false
+	}
 	return v
 }
 

@@ -46,7 +46,7 @@ func judge(asks []algorithm.Ask, decisions []algorithm.Decision) verdict {
 	for i := range asks {
 		a, d := &asks[i], &decisions[i]
 		if a.Shadow {
-			if a.Quota && a.Counting == algorithm.Reference { // its status is OK
+			if a.Quota && a.Counting != algorithm.Precise { // its status is OK
 				quotas.asked++
 				quotas.allowed++
 			}

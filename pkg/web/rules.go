@@ -57,7 +57,7 @@ type (
 func viewRules(p Policies) rulesView {
 	view := rulesView{Revision: p.Rules.Revision(), Since: p.Since, Domains: []domainView{}}
 	for _, domain := range p.Rules.Domains() {
-		d := domainView{Domain: domain.Name, Counting: countingName(domain.Counting), Rules: []ruleView{}}
+		d := domainView{Domain: domain.Name, Counting: domain.Counting.String(), Rules: []ruleView{}}
 		for _, rule := range domain.Rules() {
 			d.Rules = append(d.Rules, viewRule(rule))
 		}
@@ -204,11 +204,4 @@ func shortDuration(d time.Duration) string {
 		text = strings.TrimSuffix(text, "0m")
 	}
 	return text
-}
-
-func countingName(c algorithm.Counting) string {
-	if c == algorithm.Reference {
-		return "reference"
-	}
-	return "precise"
 }
