@@ -126,6 +126,7 @@ func (d *denial) lasts() time.Duration { return min(maxKnown, d.decision.RetryAf
 func (d *denial) now(now time.Time, a *algorithm.Ask) algorithm.Decision {
 	since := now.Sub(d.asked).Truncate(time.Microsecond)
 	later := d.decision
+	later.Known, later.Before = true, later.After
 	later.Reset = max(0, later.Reset-since)
 	if a.Hits > a.Limit.Capacity {
 		later.Never, later.RetryAfter = true, a.Limit.Window

@@ -25,6 +25,11 @@ type KnownOverOptions struct {
 	// there are more, the store is asked for the others.
 	MaxKeys int
 
+	// Reference refuses asks with other than Precise counting too, which are then
+	// charged nothing: for who would rather ask the store less than count what is
+	// denied, as envoyproxy/ratelimit does with its local cache.
+	Reference bool
+
 	// Registerer takes the metrics; nil keeps them unregistered.
 	Registerer prometheus.Registerer
 }
@@ -43,14 +48,15 @@ type KnownOverOptions struct {
 // are shown as they stand, with their own verdicts; shadow limits, forced charges
 // and the like are charged; of several quotas the others may still do.
 //
-// Only asks with Precise counting are refused, since by Reference counting also
-// denied hits are charged; and none of a limit with overdraw, for the same
-// reason.
+// Only asks with Precise counting are refused, since by the others also denied
+// hits are charged, but see the options; and none of a limit with overdraw, for
+// the same reason.
 type KnownOver struct {
-	next    decider
-	known   *knownKeys
-	scratch sync.Pool // *remainder
-	refused prometheus.Counter
+	next      decider
+	known     *knownKeys
+	reference bool
+	scratch   sync.Pool // *remainder
+	refused   prometheus.Counter
 }
 
 // WithKnownOver stacks the memory on a store.
@@ -59,8 +65,7 @@ func WithKnownOver(next decider, o KnownOverOptions) *KnownOver {
 		o.MaxKeys = DefaultKnownKeys
 	}
 	return &KnownOver{
-		next:    next,
-		known:   newKnownKeys(o.MaxKeys),
+		next: next, known: newKnownKeys(o.MaxKeys), reference: o.Reference,
 		scratch: sync.Pool{New: func() any { return new(remainder) }},
 		refused: promauto.With(o.Registerer).NewCounter(prometheus.CounterOpts{
 			Name: "ratelimitd_known_over_total",
@@ -81,7 +86,7 @@ func (k *KnownOver) Decide(ctx context.Context, asks []algorithm.Ask, out []algo
 	rest := k.scratch.Get().(*remainder)
 	refused := 0
 	if !k.known.empty() {
-		refused = rest.refuse(k.known, now, asks, out)
+		refused = rest.refuse(k, now, asks, out)
 	}
 	if refused == 0 {
 		k.next.Decide(ctx, asks, out)
@@ -105,15 +110,16 @@ func (k *KnownOver) learn(asked time.Time, asks []algorithm.Ask, out []algorithm
 		switch {
 		case a.Mode == algorithm.GiveBack:
 			k.known.forget(a.Key, time.Now())
-		case d.Outcome == algorithm.Denied && !d.Degraded && refusable(a) && !judgedBefore(asks, i):
+		case d.Outcome == algorithm.Denied && !d.Degraded && k.refusable(a) && !judgedBefore(asks, i):
 			k.known.add(asked, a, d)
 		}
 	}
 }
 
-// refusable reports whether an ask that does not fit is charged nothing.
-func refusable(a *algorithm.Ask) bool {
-	return a.Mode == algorithm.Charge && a.Counting == algorithm.Precise && a.Hits > 0 && !a.Limit.Overdraw
+// refusable reports whether an ask that does not fit is charged nothing, or need
+// not be.
+func (k *KnownOver) refusable(a *algorithm.Ask) bool {
+	return a.Mode == algorithm.Charge && (a.Counting == algorithm.Precise || k.reference) && a.Hits > 0 && !a.Limit.Overdraw
 }
 
 // judgedBefore reports whether the key of ask i was judged before in the same
@@ -136,11 +142,11 @@ type remainder struct {
 }
 
 // refuse decides the asks that are known to be over, and returns how many.
-func (r *remainder) refuse(known *knownKeys, now time.Time, asks []algorithm.Ask, out []algorithm.Decision) int {
+func (r *remainder) refuse(k *KnownOver, now time.Time, asks []algorithm.Ask, out []algorithm.Decision) int {
 	r.refused = append(r.refused[:0], make([]bool, len(asks))...)
 	n := 0
 	for i := range asks {
-		if refusable(&asks[i]) && known.over(now, &asks[i], &out[i]) {
+		if k.refusable(&asks[i]) && k.known.over(now, &asks[i], &out[i]) {
 			r.refused[i] = true
 			n++
 		}

@@ -270,3 +270,37 @@ func TestKnownOverOfThousands(t *testing.T) {
 		}
 	}
 }
+
+// TestKnownOverByReference: what is known to be over is not charged any more, where the options want that, and the other limits of
+// its request are, unless only what is over is to be charged.
+func TestKnownOverByReference(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(MemoryOptions{})
+		defer m.Close()
+		store := &countingStore{decider: m}
+		k := WithKnownOver(store, KnownOverOptions{Reference: true})
+		small, large := limitOf(t, "fixed_window", 1, time.Hour), limitOf(t, "fixed_window", 9, time.Hour)
+		for i, row := range []struct {
+			counting   algorithm.Counting
+			small      string
+			asked      int
+			used, left int64 // of the small one, and what is left of the large one
+			known      bool
+		}{
+			{algorithm.Reference, "allowed", 2, 1, 8, false},
+			{algorithm.Reference, "denied", 2, 2, 7, false},
+			{algorithm.Reference, "denied", 1, 2, 6, true},
+			{algorithm.OnlyOver, "denied", 1, 2, 6, true},
+		} {
+			store.asked = 0
+			var out [2]algorithm.Decision
+			k.Decide(t.Context(), []algorithm.Ask{
+				{Key: []byte("a"), Limit: small, Hits: 1, Counting: row.counting},
+				{Key: []byte("b"), Limit: large, Hits: 1, Counting: row.counting},
+			}, out[:])
+			if out[0].Outcome.String() != row.small || store.asked != row.asked || out[0].After != row.used || out[0].Known != row.known || out[1].Remaining != row.left {
+				t.Errorf("step %d: %d asked, %+v", i, store.asked, out)
+			}
+		}
+	})
+}
