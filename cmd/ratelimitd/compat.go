@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 	"github.com/ratelimitd/ratelimitd/pkg/compat"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 	"github.com/ratelimitd/ratelimitd/pkg/reload"
@@ -48,6 +49,9 @@ func logAttributes(_ []string, a slog.Attr) slog.Attr {
 // compatCompile are the options for policies that were written for
 // envoyproxy/ratelimit.
 func compatCompile(s *compat.Settings, o descriptors.Options) descriptors.Options {
+	if s.OnlyOver {
+		o.Counting = algorithm.OnlyOver
+	}
 	o.Lenient, o.OneFileEach, o.KeyPrefix = true, !s.MergeDomains, s.KeyPrefix
 	return o
 }

@@ -16,8 +16,15 @@ import (
 
 // run does what the name of the program says, or else the command line.
 func run(args []string) error {
-	if filepath.Base(args[0]) == "ratelimit" {
+	switch filepath.Base(args[0]) {
+	case "ratelimit":
 		return serveCompat(os.Stderr)
+	case "ratelimit_config_check":
+		return configCheck(os.Stdout, args[1:])
+	case "ratelimit_client":
+		ctx, stop := stopSignals()
+		defer stop()
+		return client(ctx, os.Stdout, args[1:])
 	}
 	return newCommand().Execute()
 }

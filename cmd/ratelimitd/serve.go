@@ -62,7 +62,7 @@ func (m *Main) Run(ctx context.Context) error {
 	}
 	defer sockets.close()
 
-	store, err := openStore(m.Settings, m.log, registry)
+	store, err := openStore(m.Settings, m.Compat != nil, m.log, registry)
 	if err != nil {
 		return err
 	}

@@ -22,8 +22,9 @@ type store struct {
 }
 
 // openStore opens the store of the settings. It does not fail for a store that
-// does not answer yet.
-func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Registerer) (*store, error) {
+// does not answer yet. asReference remembers what is over as the local cache of
+// envoyproxy/ratelimit does.
+func openStore(s *settings.Settings, asReference bool, log *slog.Logger, registry prometheus.Registerer) (*store, error) {
 	policy := backend.FailureOptions{Timeout: s.StoreTimeout, Registerer: registry}
 	shed := backend.SheddingOptions{Budget: s.StoreTimeout, Registerer: registry}
 	if s.Store == settings.StoreMemory {
@@ -51,7 +52,9 @@ func openStore(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 	shedding := backend.WithShedding(redis, shed)
 	var decider service.Decider = shedding
 	if s.RedisKnownOverKeys > 0 {
-		decider = backend.WithKnownOver(shedding, backend.KnownOverOptions{MaxKeys: s.RedisKnownOverKeys, Registerer: registry})
+		decider = backend.WithKnownOver(shedding, backend.KnownOverOptions{
+			MaxKeys: s.RedisKnownOverKeys, Reference: asReference, Registerer: registry,
+		})
 	}
 	replicas := backend.JoinReplicas(redis, backend.ReplicasOptions{Unmet: s.Replicas, Registerer: registry, Log: log})
 	local := backend.NewLocal(decider, backend.LocalOptions{

@@ -111,7 +111,7 @@ func TestFaults(t *testing.T) {
 	want := `PORT: "http" is not a whole number
 EXTRA_TAGS: "a" is not name:value,name:value`
 	text := err.Error()
-	for _, line := range strings.Split(want, "\n") {
+	for line := range strings.SplitSeq(want, "\n") {
 		if !strings.Contains(text, line) {
 			t.Errorf("no line %q in\n%s", line, text)
 		}

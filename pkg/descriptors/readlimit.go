@@ -110,7 +110,7 @@ func checkUnlimited(at *value, fields map[string]*value, alone bool) {
 		}
 		if field := fields[name]; field != nil {
 			report := field.errorf
-			if isReferenceField(name) && !(name == "unit" && isUnit(field)) {
+			if isReferenceField(name) && (name != "unit" || !isUnit(field)) {
 				report = field.lapse
 			}
 			report("a rule that is unlimited has no %s; allowed beside unlimited: name, replaces", name)
