@@ -32,12 +32,16 @@ func (v *value) fields(s *shape) (map[string]*value, bool) {
 
 // unknown says what is wrong with a field that the shape does not have.
 func (s *shape) unknown(name string) string {
+	var homes []string
 	for _, other := range shapes {
 		if other.has(name) {
-			return fmt.Sprintf("%q belongs in %s, not in %s; allowed here: %s", name, other.name, s.name, strings.Join(s.names(), ", "))
+			homes = append(homes, other.name)
 		}
 	}
-	return fmt.Sprintf("unknown field %s%s", quote(name), didYouMean(name, s.names()))
+	if homes == nil {
+		return fmt.Sprintf("unknown field %s%s", quote(name), didYouMean(name, s.names()))
+	}
+	return fmt.Sprintf("%q belongs in %s, not in %s; allowed here: %s", name, strings.Join(homes, " or "), s.name, strings.Join(s.names(), ", "))
 }
 
 // field is a value of a mapping with the node of its name.
