@@ -144,7 +144,7 @@ redis_tls_cert_file: no.pem: no such file or directory`,
 		},
 		{
 			"hashes without a key", "hash_values: true\n", nil, nil,
-			`hash_values_key: has 0 bytes, and hash_values needs 16 or more; write what openssl rand -hex 32 makes, here or into hash_values_key_file`,
+			`hash_values_key: is missing, and hash_values needs it; write what openssl rand -hex 32 makes, here or into hash_values_key_file`,
 		},
 		{
 			"hashes with a short key", "hash_values: true\n", []string{"RATELIMITD_HASH_VALUES_KEY=hunter2"}, nil,

@@ -176,6 +176,11 @@ func TestThePasswordFile(t *testing.T) {
 	if err != nil || got.RedisPassword.Reveal() != "hunter2" {
 		t.Errorf("password %q, %v", got.RedisPassword.Reveal(), err)
 	}
+	for _, v := range got.Values() {
+		if v.Name == "redis_password" && v.Origin != "redis_password_file" {
+			t.Errorf("origin %q, want the file", v.Origin)
+		}
+	}
 }
 
 func TestTheKeyFile(t *testing.T) {

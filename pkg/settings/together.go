@@ -34,11 +34,11 @@ func (s *Settings) checkTogether(faults *ErrorList) {
 }
 
 func (s *Settings) readPassword(faults *ErrorList) {
-	readSecret(&s.RedisPassword, s.RedisPasswordFile, "redis_password", "passwords", faults)
+	s.readSecret(&s.RedisPassword, s.RedisPasswordFile, "redis_password", "passwords", faults)
 }
 
 // readSecret reads a secret from its file, if it has one.
-func readSecret(secret *Secret, file, name, what string, faults *ErrorList) {
+func (s *Settings) readSecret(secret *Secret, file, name, what string, faults *ErrorList) {
 	if file == "" {
 		return
 	}
@@ -52,6 +52,7 @@ func readSecret(secret *Secret, file, name, what string, faults *ErrorList) {
 		return
 	}
 	*secret = Secret(strings.TrimRight(string(text), "\r\n"))
+	s.origins[name] = name + "_file"
 }
 
 // leastToken is the length of the shortest token that nobody guesses.
@@ -59,7 +60,7 @@ const leastToken = 16
 
 func (s *Settings) readToken(faults *ErrorList) {
 	before := len(faults.Errors)
-	readSecret(&s.AdminToken, s.AdminTokenFile, "admin_token", "tokens", faults)
+	s.readSecret(&s.AdminToken, s.AdminTokenFile, "admin_token", "tokens", faults)
 	if len(faults.Errors) > before || s.AdminToken == "" && s.AdminTokenFile == "" {
 		return
 	}
@@ -74,12 +75,14 @@ const leastHashKey = 16
 
 func (s *Settings) readHashKey(faults *ErrorList) {
 	before := len(faults.Errors)
-	readSecret(&s.HashValuesKey, s.HashValuesKeyFile, "hash_values_key", "keys", faults)
+	s.readSecret(&s.HashValuesKey, s.HashValuesKeyFile, "hash_values_key", "keys", faults)
 	key := s.HashValuesKey.Reveal()
 	switch {
 	case len(faults.Errors) > before:
 	case !s.HashValues && (key != "" || s.HashValuesKeyFile != ""):
 		faults.add("hash_values_key", "is not used while hash_values is false; set both or none")
+	case s.HashValues && key == "" && s.HashValuesKeyFile == "":
+		faults.add("hash_values_key", "is missing, and hash_values needs it; write what openssl rand -hex 32 makes, here or into hash_values_key_file")
 	case s.HashValues && len(key) < leastHashKey:
 		faults.add("hash_values_key", fmt.Sprintf("has %d bytes, and hash_values needs %d or more; write what openssl rand -hex 32 makes, here or into hash_values_key_file", len(key), leastHashKey))
 	}
