@@ -53,7 +53,7 @@ integration: tools ## Run the tests of the built binary behind the real Envoy, o
 	@$(call timed,integration tests,go run ./tools/gotest -count=1 $(integration_packages))
 
 .PHONY: test-faults
-test-faults: system ## The same with faults of ten seconds
+test-faults: system ## Run the same as faults does, with faults of ten seconds
 	@$(call timed,fault tests,OUTAGE=10s go run ./tools/gotest -count=1 -timeout 30m ./integration/faults)
 
 SOAK ?= 10m

@@ -224,7 +224,7 @@ func TestStopsWhileTheStartWaits(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = silent.Close() })
 	for _, row := range []struct{ name, server, logged string }{
-		{"away", freeAddress(t), "no control plane; what it said last stays in force"},
+		{"away", freeAddress(t), "no control plane; what it has said so far stays in force"},
 		{"silent", silent.Addr().String(), "msg=listening"},
 		{"nothing to say", xdstest.Start(t, xdstest.Options{}).Address, "connected to the control plane"},
 	} {

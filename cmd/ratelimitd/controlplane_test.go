@@ -80,7 +80,7 @@ func TestControlPlane(t *testing.T) {
 	plane.Stop()
 	eventually(t, "it is missed", func() bool {
 		code, text := p.health(t)
-		return code == 200 && strings.Contains(text, "degraded: control plane "+plane.Address+": ") && strings.HasSuffix(text, "; what it said last stays in force\n")
+		return code == 200 && strings.Contains(text, "degraded: control plane "+plane.Address+": ") && strings.HasSuffix(text, "; what it has said so far stays in force\n")
 	})
 	if got := p.limitOf(t, "d", "k"); got != 7 {
 		t.Errorf("limit %d without a control plane", got)

@@ -49,6 +49,9 @@ type readiness struct {
 	draining  atomic.Bool // the program was told to stop
 }
 
+// unanswered begins what is said of a store that does not answer.
+const unanswered = "the store does not answer: "
+
 // health says whether the program is ready, and what is wrong.
 func (r *readiness) health() web.Health {
 	policies, store := r.policies(), r.store()
@@ -62,11 +65,11 @@ func (r *readiness) health() web.Health {
 	case none != "" && r.needs.policies:
 		return web.Health{Reason: "not ready: " + none}
 	case store != nil && r.needsStore():
-		return web.Health{Reason: "not ready: " + store.Error()}
+		return web.Health{Reason: "not ready: " + unanswered + store.Error()}
 	}
 	var wrong []string
 	if store != nil {
-		wrong = append(wrong, "degraded: "+store.Error())
+		wrong = append(wrong, "degraded: "+unanswered+store.Error())
 	}
 	if none != "" {
 		wrong = append(wrong, "degraded: "+none)
@@ -102,7 +105,7 @@ func (r *readiness) outdated(policies reload.Status) []string {
 		wrong = append(wrong, "degraded: the last change of the policies was refused; the rules from before stay in force:\n"+policies.Err.Error())
 	}
 	if err := r.plane(); err != nil {
-		wrong = append(wrong, "degraded: "+err.Error()+"; what it said last stays in force")
+		wrong = append(wrong, "degraded: "+err.Error()+"; what it has said so far stays in force")
 	}
 	return wrong
 }

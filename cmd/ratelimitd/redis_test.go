@@ -150,7 +150,7 @@ func TestWithoutRedis(t *testing.T) {
 		}
 		eventually(t, "health says so", func() bool {
 			_, text := page(t, "GET", p.HTTP.String()+"/healthcheck", "")
-			return strings.HasPrefix(text, "OK\ndegraded: ")
+			return strings.HasPrefix(text, "OK\ndegraded: the store does not answer: ")
 		})
 	}
 	away()

@@ -115,7 +115,7 @@ func (c *Client) Run(ctx context.Context) {
 			try = 0
 		}
 		wait := c.o.Backoff.wait(try, rand.Float64())
-		c.o.Log.Warn("no control plane; what it said last stays in force",
+		c.o.Log.Warn("no control plane; what it has said so far stays in force",
 			"server", c.o.Server, "error", plain(err), "next_try", wait.Round(time.Millisecond))
 		if !sleep(ctx, wait) {
 			return
