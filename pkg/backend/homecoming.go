@@ -137,9 +137,10 @@ func (h *homecoming) answers(ctx context.Context, some []string) map[string]bool
 	return there
 }
 
-// ask asks the store, within the time that it has.
+// ask asks the store, within the time that it has, also when the process ends
+// meanwhile: what is on its way would be lost.
 func (h *homecoming) ask(ctx context.Context, asks []algorithm.Ask) []algorithm.Decision {
-	ctx, cancel := context.WithTimeout(ctx, homeTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), homeTimeout)
 	defer cancel()
 	out := make([]algorithm.Decision, len(asks))
 	h.store.Decide(ctx, asks, out)
@@ -149,7 +150,8 @@ func (h *homecoming) ask(ctx context.Context, asks []algorithm.Ask) []algorithm.
 // decided reports whether the store itself has decided.
 func decided(d *algorithm.Decision) bool { return d.Outcome != algorithm.Undecided && !d.Degraded }
 
-// bring brings home what is held of keys with the tags.
+// bring brings home what is held of keys with the tags. Those for which the store
+// turns out not to decide any more it takes away from them, to be looked for anew.
 func (h *homecoming) bring(ctx context.Context, there map[string]bool) {
 	for tag := range there {
 		h.away.remove(tag) // first: who adds it from now on has something more
@@ -160,15 +162,18 @@ func (h *homecoming) bring(ctx context.Context, there map[string]bool) {
 		if some, shard = h.memory.take(shard, homeBatch, of); len(some) == 0 {
 			return
 		}
-		h.charge(ctx, some)
+		h.charge(ctx, some, there)
 		if !sleep(ctx, homePause) {
+			for tag := range there {
+				h.away.add([]byte("{" + tag + "}")) // for the last try
+			}
 			return
 		}
 	}
 }
 
 // charge charges what was taken out of the memory, at most once.
-func (h *homecoming) charge(ctx context.Context, some []taken) {
+func (h *homecoming) charge(ctx context.Context, some []taken, there map[string]bool) {
 	var asks []algorithm.Ask
 	var of []*taken
 	for i := range some {
@@ -184,11 +189,14 @@ func (h *homecoming) charge(ctx context.Context, some []taken) {
 		return
 	}
 	for i, d := range h.ask(ctx, asks) {
-		switch hits := float64(of[i].used); {
-		case decided(&d):
+		hits := float64(of[i].used)
+		if decided(&d) {
 			h.charged.Add(hits)
-		case chargedNothing(&d) && h.putBack(of[i]):
-		default:
+			continue
+		}
+		delete(there, hashTag(of[i].key))
+		h.away.add(asks[i].Key) // the rest of it is still here
+		if !chargedNothing(&d) || !h.putBack(of[i]) {
 			h.lost.Add(hits)
 		}
 	}
@@ -206,7 +214,6 @@ func (h *homecoming) putBack(t *taken) bool {
 	ask := []algorithm.Ask{{Key: []byte(t.key), Limit: t.limit, Hits: t.used, Mode: algorithm.Forced}}
 	var out [1]algorithm.Decision
 	h.memory.Decide(context.Background(), ask, out[:])
-	h.away.add(ask[0].Key)
 	return out[0].Outcome != algorithm.Undecided
 }
 

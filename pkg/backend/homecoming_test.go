@@ -267,7 +267,12 @@ func TestFlappingStore(t *testing.T) {
 		local := 0
 		for i := range 600 {
 			if store.fail(nil); i%7 == 0 {
-				store.fail(ErrTimeout)
+				store.failFor(func(a *algorithm.Ask) error {
+					if a.Mode == algorithm.Forced { // of which one that comes just now would be lost
+						return nil
+					}
+					return ErrTimeout
+				})
 			}
 			if decideAll(p, localAsk("k", l, 1))[0].Degraded {
 				local++
@@ -309,4 +314,58 @@ func TestCountsComeHomeAtTheEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A store that is gone again while counts come home costs those that are on
+// their way, and no more: the others wait until it is back.
+func TestGoneAgainWhileCountsComeHome(t *testing.T) {
+	for _, reason := range []error{ErrTimeout, ErrLost, ErrUnavailable} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &slowForced{newSwitched(t), 5 * time.Millisecond, make(chan struct{}, 10_000)}
+			p, _ := withLocal(t, store, 1)
+			l := limitOf(t, "fixed_window", 10, aLongTime)
+			store.fail(ErrUnavailable)
+			const keys = 4000
+			for i := range keys {
+				decideAll(p, localAsk(fmt.Sprintf("{%d}%d", i%4, i), l, 1))
+			}
+			store.fail(nil)
+			<-store.begun
+			store.fail(reason)
+			time.Sleep(time.Minute)
+			_, times := store.forcedHits()
+			if len(times) > homeBatch {
+				t.Errorf("%v: %d keys were tried, want %d at most", reason, len(times), homeBatch)
+			}
+			store.fail(nil)
+			time.Sleep(recovery)
+			home := 0
+			for i := range keys {
+				home += int(store.used(fmt.Sprintf("{%d}%d", i%4, i), l))
+			}
+			if least := keys - homeBatch; home < least || home > keys || reason == ErrUnavailable && home != keys {
+				t.Errorf("%v: %d of %d came home", reason, home, keys)
+			}
+		})
+	}
+}
+
+// Nor does one whose process ends: all of it is tried once more.
+func TestEndWhileCountsComeHome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &slowForced{newSwitched(t), 5 * time.Millisecond, make(chan struct{}, 10_000)}
+		p, _ := withLocal(t, store, 1)
+		l := limitOf(t, "fixed_window", 10, aLongTime)
+		store.fail(ErrUnavailable)
+		const keys = 4000
+		for i := range keys {
+			decideAll(p, localAsk(fmt.Sprintf("{a}%d", i), l, 1))
+		}
+		store.fail(nil)
+		<-store.begun
+		p.local.Close()
+		if hits, _ := store.forcedHits(); len(hits) != keys {
+			t.Errorf("%d of %d came home", len(hits), keys)
+		}
+	})
 }
