@@ -58,7 +58,7 @@ func TestFaults(t *testing.T) {
 		for i, s := range scenarios {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				v := s.run(t)
+				v := conclusive(t, func() *verdict { return s.run(t) }, func(v *verdict) bool { return len(v.problems) == 0 })
 				shown[i] = v.row(s.name)
 				t.Logf("%+v; the machine stalled for %v", shown[i], v.stalled)
 				for _, problem := range v.problems[:min(len(v.problems), 10)] {
@@ -71,6 +71,21 @@ func TestFaults(t *testing.T) {
 	if *recording && !t.Failed() {
 		write(t, published, shown)
 	}
+}
+
+// conclusive runs again what was not as it is to be on a machine that was too busy to tell, twice at most.
+func conclusive(t *testing.T, run func() *verdict, asItIsToBe func(*verdict) bool) *verdict {
+	t.Helper()
+	const busy, again = 200 * time.Millisecond, 2
+	v := run()
+	for range again {
+		if asItIsToBe(v) || v.stalled < busy {
+			break
+		}
+		t.Logf("the machine stalled for %v; once more, since then there was: %q", v.stalled, v.problems[:min(len(v.problems), 3)])
+		v = run()
+	}
+	return v
 }
 
 // run lets the load go on before the fault, during it and after it, and returns the verdict.
@@ -90,6 +105,9 @@ func (s *scenario) run(t *testing.T) *verdict {
 	stage.load.goOn(t, recovery+room+room)
 	h := &history{rules: rules, calls: stage.load.stop(), faults: []fault{f}, stalls: w.stop(f), used: map[string]int64{}}
 	stage.look(t, h)
+	for _, r := range stage.replicas {
+		r.kill()
+	}
 	return check(h, promises{budget: storeTimeout})
 }
 

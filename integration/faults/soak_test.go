@@ -60,6 +60,15 @@ func TestSoak(t *testing.T) {
 		}
 	}
 	t.Logf("for %v; SEED=%d repeats what happens", soaking, seed)
+	v := conclusive(t, func() *verdict { return soak(t, seed) }, func(v *verdict) bool { return len(v.problems) == 0 })
+	for _, problem := range v.problems[:min(len(v.problems), 10)] {
+		t.Error(problem)
+	}
+}
+
+// soak is one run.
+func soak(t *testing.T, seed uint64) *verdict {
+	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 0))
 	stage := proxiedWithData(t)
 	h := stage.begin(t)
@@ -79,11 +88,12 @@ func TestSoak(t *testing.T) {
 	stage.look(t, h)
 	v := check(h, promises{budget: storeTimeout})
 	t.Logf("%d faults, %+v; the machine stalled for %v", len(h.faults), v.row("all"), v.stalled)
-	for _, problem := range v.problems[:min(len(v.problems), 10)] {
-		t.Error(problem)
-	}
 	stage.allExpire(t)
 	stage.nothingLeftBehind(t, before)
+	for _, r := range stage.replicas {
+		r.kill()
+	}
+	return v
 }
 
 // proxiedWithData is one server that keeps its data when it is killed, behind a network that can be spoilt. What it has written is kept

@@ -94,16 +94,24 @@ func TestTheCheckerFindsWhatIsMissing(t *testing.T) {
 			t.Parallel()
 			s := scenarioNamed(t, w.scenario)
 			s.settings, s.tamper, s.program, s.lacks = w.settings, w.tamper, program, w.protection
-			v := s.run(t)
-			for _, problem := range v.problems {
-				if strings.Contains(problem, w.want) {
-					t.Logf("of %d problems: %s", len(v.problems), problem)
-					return
-				}
+			v := conclusive(t, func() *verdict { return s.run(t) }, func(v *verdict) bool { return v.problemWith(w.want) != "" })
+			if problem := v.problemWith(w.want); problem != "" {
+				t.Logf("of %d problems: %s", len(v.problems), problem)
+				return
 			}
 			t.Errorf("found %d problems, none of which holds %q: %q", len(v.problems), w.want, v.problems[:min(len(v.problems), 5)])
 		})
 	}
+}
+
+// problemWith returns a problem that holds a text, or nothing.
+func (v *verdict) problemWith(text string) string {
+	for _, problem := range v.problems {
+		if strings.Contains(problem, text) {
+			return problem
+		}
+	}
+	return ""
 }
 
 func scenarioNamed(t *testing.T, name string) scenario {
