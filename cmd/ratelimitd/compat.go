@@ -59,7 +59,7 @@ func compatCompile(s *compat.Settings, o descriptors.Options) descriptors.Option
 // compatReload are the options for its directories.
 func compatReload(s *compat.Settings, o reload.Options) reload.Options {
 	o.Choice = descriptors.Choice{Any: true, Dotted: s.Files.Dotted, Within: s.Files.Within}
-	o.MayBeEmpty = s.Files.Optional
+	o.MayBeEmpty, o.MayBeMissing = true, s.Files.Optional
 	if s.Files.Dir == "" && s.XDSServer == "" {
 		o.Files = embed.FS{} // no policies, rather than the samples
 	}

@@ -69,6 +69,7 @@ func Compile(files []File, o Options) (*Rules, error) {
 	}
 	rules := c.build()
 	rules.revision = revision(files)
+	sortByPlace(c.faults.warnings, files)
 	rules.warnings = c.faults.warnings
 	if err := c.faults.err(files); err != nil {
 		return nil, err

@@ -137,16 +137,21 @@ func (f *faults) err(files []File) error {
 	if len(f.list.Errors) == 0 {
 		return nil
 	}
+	sortByPlace(f.list.Errors, files)
+	return &f.list
+}
+
+// sortByPlace sorts errors by file and line.
+func sortByPlace(list []*Error, files []File) {
 	order := make(map[string]int, len(files))
 	for i, file := range files {
 		order[file.Name] = i
 	}
-	slices.SortStableFunc(f.list.Errors, func(a, b *Error) int {
+	slices.SortStableFunc(list, func(a, b *Error) int {
 		return cmp.Or(
 			cmp.Compare(order[a.File], order[b.File]),
 			cmp.Compare(a.Line, b.Line),
 			cmp.Compare(a.Column, b.Column),
 		)
 	})
-	return &f.list
 }

@@ -68,6 +68,28 @@ func TestReadDir(t *testing.T) {
 	}
 }
 
+// A choice takes other names, too.
+func TestChoice(t *testing.T) {
+	dir := tree(t, map[string]string{
+		"config/a.yaml": "a", "config/README": "b", "config.d/c": "c", "config.yaml": "d", "configure": "no", "other/e.yaml": "no",
+		"config/.f": "f", "config/.a.yaml.swp": "no", "config/a.yaml~": "no", "config/.#a.yaml": "-> nowhere", "config/..data": "-> ..2026",
+		"config/..2026/g.yaml": "no", "config/g.yaml": "-> ..data/g.yaml", "config/more/h": "h", "config/link": "-> more",
+	})
+	for _, row := range []struct {
+		choice Choice
+		want   string
+	}{
+		{Choice{Any: true, Dotted: true, Within: "config"}, "config.d/c=c config.yaml=d config/.f=f config/README=b config/a.yaml=a config/g.yaml=no config/more/h=h"},
+		{Choice{Any: true, Within: "config"}, "config.d/c=c config.yaml=d config/README=b config/a.yaml=a config/g.yaml=no config/more/h=h"},
+		{Choice{Within: "other"}, "other/e.yaml=no"},
+	} {
+		files, err := row.choice.ReadDir(dir, 0)
+		if got := listed(files); err != nil || got != row.want {
+			t.Errorf("%+v: got %s, %v\nwant %s", row.choice, got, err, row.want)
+		}
+	}
+}
+
 func TestReadDirErrorsNameTheFile(t *testing.T) {
 	pipe := tree(t, map[string]string{"a.yaml": "a"})
 	if err := syscall.Mkfifo(filepath.Join(pipe, "pipe.yaml"), 0o644); err != nil {

@@ -23,10 +23,11 @@ type Options struct {
 	// Choice says which of its files are policies.
 	Choice descriptors.Choice
 
-	// MayBeEmpty takes a directory without policies for policies of no domain,
-	// and one that is not there too, as long as there were no others. Otherwise
-	// both are errors: a mount that went away must not lift every limit.
-	MayBeEmpty bool
+	// MayBeEmpty takes a directory without policy files for policies of no
+	// domain, and MayBeMissing one that is not there, as long as it never had
+	// any. Otherwise both are errors: a mount that went away must not lift every
+	// limit.
+	MayBeEmpty, MayBeMissing bool
 
 	// Files is read once in place of a directory when Dir is empty. Without
 	// either, all policies come by [Loader.Offer].
@@ -265,10 +266,13 @@ func (l *Loader) read() (set, error) {
 	} else {
 		files, err = l.o.Choice.ReadDir(l.o.Dir, l.o.MaxSize)
 	}
-	switch {
-	case l.o.MayBeEmpty && errors.Is(err, fs.ErrNotExist) && len(l.local.inForce.files) == 0:
+	switch never := len(l.local.inForce.files) == 0; {
+	case l.o.MayBeMissing && never && errors.Is(err, fs.ErrNotExist):
 		err = nil
-	case !l.o.MayBeEmpty && err == nil && len(files) == 0 && l.o.Dir != "":
+	case err != nil || len(files) > 0 || l.o.Dir == "" || l.o.MayBeEmpty && never:
+	case l.o.Choice.Any:
+		err = fmt.Errorf("no policy files in %s", l.o.Dir)
+	default:
 		err = fmt.Errorf("no policy files (*.yaml, *.yml) in %s", l.o.Dir)
 	}
 	return newSet(files, err), err

@@ -270,3 +270,53 @@ func TestStatusDoesNotWaitForALoad(t *testing.T) {
 		t.Error("no rules")
 	}
 }
+
+// A directory may be empty or missing where the options say so, but only until it has had policies.
+func TestDirectoriesThatMayBeEmpty(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "policies")
+	for _, row := range []struct {
+		what           string
+		empty, missing bool
+		exists         bool
+		want           string // of the error
+	}{
+		{"missing", false, false, false, "no such file"},
+		{"missing, and may be empty", true, false, false, "no such file"},
+		{"missing, and may be", true, true, false, ""},
+		{"empty", false, true, true, "no policy files"},
+		{"empty, and may be", true, false, true, ""},
+	} {
+		if row.exists {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var applied *descriptors.Rules
+		l, err := New(Options{
+			Dir: dir, MayBeEmpty: row.empty, MayBeMissing: row.missing, Apply: func(r *descriptors.Rules) { applied = r },
+			Log: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Load()
+		if err := l.Status().Err; (err == nil) != (row.want == "") || err != nil && !strings.Contains(err.Error(), row.want) || (applied != nil) != (err == nil) {
+			t.Errorf("%s: %v", row.what, err)
+		}
+		if row.want != "" || !row.exists {
+			continue
+		}
+		file := filepath.Join(dir, "a.yaml")
+		if err := os.WriteFile(file, []byte("domain: a\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l.Load()
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		l.Load()
+		if l.Status().Err == nil || len(l.Status().Rules.Domains()) != 1 {
+			t.Errorf("%s: the last policy has gone: %+v", row.what, l.Status())
+		}
+	}
+}

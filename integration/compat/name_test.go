@@ -1,0 +1,84 @@
+package compat
+
+import (
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ratelimitd/ratelimitd/internal/redistest"
+)
+
+// --compat does what the name does.
+func TestCompatFlag(t *testing.T) {
+	s := launch(t, "ratelimitd", []string{"--compat"}, redis(t))
+	s.waitReady(t)
+}
+
+// What is set in vain is said once, with the reason.
+func TestNotesAreLogged(t *testing.T) {
+	s := start(t, append(redis(t), "REDIS_PIPELINE_WINDOW=1ms", "LOG_FORMAT=json")...)
+	const line = `"level":"warn","@message":"a setting changes nothing","name":"REDIS_PIPELINE_WINDOW"`
+	if n := strings.Count(s.log.String(), line); n != 1 || !strings.Contains(s.log.String(), `"@timestamp":`) {
+		t.Errorf("said %d times", n)
+	}
+}
+
+// All that is wrong is said at once, and nothing is started.
+func TestFaultsStopTheStart(t *testing.T) {
+	cmd := exec.Command(filepath.Join(binaries, "ratelimit"))
+	cmd.Env = []string{"BACKEND_TYPE=memcache", "PORT=http"}
+	out, err := cmd.CombinedOutput()
+	if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), `PORT: "http"`) || !strings.Contains(string(out), "BACKEND_TYPE: memcache") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// The process is ready once Redis has answered; with policies of no domain only if it need not have one.
+func TestHealth(t *testing.T) {
+	port := redistest.FreePort(t)
+	s := launch(t, "ratelimit", nil, []string{"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + address(port)})
+	waitFor(t, "an answer", func() bool { return s.health() == http.StatusServiceUnavailable })
+	redistest.Start(t, redistest.Options{Port: port})
+	s.waitReady(t)
+
+	dir := t.TempDir()
+	s = launch(t, "ratelimit", nil, append(redis(t), "RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true"))
+	waitFor(t, "it to listen", func() bool { return s.health() == http.StatusServiceUnavailable })
+	write(t, filepath.Join(dir, "ratelimit/config/a.yaml"), policy("a", "1"))
+	s.waitReady(t)
+}
+
+// ratelimit_config_check and ratelimit_client, by their names.
+func TestTools(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "ratelimit/config/a.yaml"), policy("a", "1"))
+	s := start(t, append(redis(t), "RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit")...)
+	bad, twice := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(bad, "a.yaml"), policy("a", "some"))
+	write(t, filepath.Join(twice, "a.yaml"), policy("a", "1"))
+	write(t, filepath.Join(twice, "b.yaml"), "domain: a\n")
+	for _, row := range []struct {
+		command string
+		code    int
+		want    string
+	}{
+		{"ratelimit_config_check -config_dir " + filepath.Join(dir, "ratelimit/config"), 0, "all rate limit configs ok"},
+		{"ratelimit_config_check -config_dir " + bad, 1, "error loading rate limit configs: a.yaml:2:"},
+		{"ratelimit_config_check -config_dir " + twice, 1, `duplicate domain "a" in config file`},
+		{"ratelimit_config_check -merge_domain_configs -config_dir " + twice, 0, "all rate limit configs ok"},
+		{"ratelimit_client -dial_string " + s.grpc + " -domain a -descriptors k=v,l=w -descriptors k=v", 0, "response: overall_code:OK"},
+		{"ratelimit_client -dial_string " + s.grpc + " -domain a -descriptors k=v", 0, "response: overall_code:OVER_LIMIT"},
+		{"ratelimit_client -dial_string " + s.grpc + " -descriptors k=v", 1, "request error: rpc error: code = InvalidArgument"},
+		{"ratelimit_client -descriptors k", 1, `"k" is not key=value`},
+	} {
+		words := strings.Fields(row.command)
+		cmd := exec.Command(filepath.Join(binaries, words[0]), words[1:]...)
+		out, _ := cmd.CombinedOutput()
+		text := strings.ReplaceAll(string(out), "  ", " ") // package prototext puts spaces where it likes
+		if cmd.ProcessState.ExitCode() != row.code || !strings.Contains(text, row.want) {
+			t.Errorf("%s: %d\n%s", row.command, cmd.ProcessState.ExitCode(), out)
+		}
+	}
+}
