@@ -13,7 +13,7 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/web"
 )
 
-func (m *Main) serviceOptions() service.Options {
+func (m *Main) serviceOptions(meter service.Meter) service.Options {
 	s := m.Settings
 	o := service.Options{
 		Headers: service.Headers{
@@ -30,6 +30,7 @@ func (m *Main) serviceOptions() service.Options {
 		Budget:          budget(s),
 		MaxDescriptors:  s.MaxDescriptors,
 		MaxRequestBytes: int(s.GRPCMaxMessage),
+		Meter:           meter,
 		Logger:          m.log,
 	}
 	if m.Compat != nil {

@@ -62,17 +62,18 @@ func (m *Main) Run(ctx context.Context) error {
 	}
 	defer sockets.close()
 
+	stats := m.openStats()
 	store, err := openStore(m.Settings, m.Compat != nil, m.log, registry)
 	if err != nil {
 		return err
 	}
 	defer store.close()
 
-	rateLimit, err := service.New(store.decider, m.serviceOptions(), registry)
+	rateLimit, err := service.New(store.decider, m.serviceOptions(stats.meter()), registry)
 	if err != nil {
 		return err
 	}
-	policies, err := reload.New(m.reloadOptions(rateLimit.SetRules, registry))
+	policies, err := reload.New(m.reloadOptions(rateLimit.SetRules, stats.beside(registry)))
 	if err != nil {
 		return err
 	}
@@ -110,6 +111,7 @@ func (m *Main) Run(ctx context.Context) error {
 	running.Go(func() { _ = policies.Run(background) })
 	running.Go(func() { plane.run(background) })
 	running.Go(func() { ready.tell(background, grpcHealth) })
+	running.Go(func() { stats.run(background) })
 	hangups := hangups()
 	running.Go(func() { reloadOn(background, hangups, policies) })
 

@@ -243,7 +243,7 @@ func TestSecretsStayInside(t *testing.T) {
 // service recommends.
 func TestDefaultsAreTheServices(t *testing.T) {
 	m := &Main{Settings: settings.Default()}
-	got, want := m.serviceOptions(), service.DefaultOptions()
+	got, want := m.serviceOptions(nil), service.DefaultOptions()
 	want.MaxDescriptors, want.MaxRequestBytes = service.DefaultMaxDescriptors, service.DefaultMaxRequestBytes
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)

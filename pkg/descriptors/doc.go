@@ -49,8 +49,8 @@
 //	    shadow_mode: true     # counts, and never denies
 //	    quota_mode: true      # of a request's quota limits one that fits is enough
 //	    metadata: {any: thing} # goes with the answer
-//	    detailed_metric: true # these two choose names of envoyproxy/ratelimit's
-//	    value_to_metric: true #   metrics; they change nothing here
+//	    detailed_metric: true # these two put values of requests into the names
+//	    value_to_metric: true #   of the metrics that statsd gets
 //	    rate_limit:           # or rate_limits, a list: all apply
 //	      requests_per_unit: 60   # 0 denies everything
 //	      unit: minute            # second … year, in any case; or window: 30s

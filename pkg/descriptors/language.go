@@ -94,8 +94,8 @@ var descriptorShape = shape{"a descriptor", []fieldText{
 	{"shadow_mode", "Its limits count and are decided, and never deny.", switches, off},
 	{"quota_mode", "Of all limits in quota mode that a request meets, one that fits is enough.", switches, off},
 	{"share_threshold", "All values that the pattern matches share one counter.", switches + "; only where `value` has a `*`", off},
-	{"detailed_metric", "Chooses names of envoyproxy/ratelimit's metrics. It changes nothing here.", switches, off},
-	{"value_to_metric", "As `detailed_metric`.", switches, off},
+	{"detailed_metric", "The rule's metrics for statsd have the values of all entries in their name. See [operations.md](operations.md#statsd).", switches, off},
+	{"value_to_metric", "The rule's metrics for statsd, and those of the rules below it, have the value of this entry in their name, where it can be another than `value` and `share_threshold` is off.", switches, off},
 	{"metadata", "Goes with the answer, in the dynamic metadata, unless the rule denies.", "a mapping of anything", "none"},
 }}
 

@@ -54,6 +54,7 @@ func (r *reader) descriptor(at *value, above []PathEntry, priority algorithm.Pri
 		Domain: r.draft.domain, Path: path, File: at.src.file, Line: at.site.Line,
 	}}
 	said := readTerms(fields, priority)
+	b.rule.DetailedMetric = readFlag(fields["detailed_metric"])
 	r.limits(b, fields, said)
 	if at := fields["metadata"]; at != nil {
 		b.rule.Metadata = readMetadata(at)
@@ -96,6 +97,7 @@ func readEntry(at *value, fields map[string]*value) (PathEntry, bool) {
 	if e.Share {
 		e.shared = []byte(e.Value)
 	}
+	e.ValueToMetric = readFlag(fields["value_to_metric"])
 	return e, ok
 }
 
@@ -105,11 +107,8 @@ type terms struct {
 	priority      algorithm.Priority
 }
 
-// readTerms reads them. The two fields that choose the names of
-// envoyproxy/ratelimit's metrics are checked and change nothing.
+// readTerms reads them.
 func readTerms(fields map[string]*value, inherited algorithm.Priority) terms {
-	readFlag(fields["detailed_metric"])
-	readFlag(fields["value_to_metric"])
 	return terms{
 		shadow:   readFlag(fields["shadow_mode"]),
 		quota:    readFlag(fields["quota_mode"]),

@@ -78,6 +78,10 @@ type Rule struct {
 	// Unlimited rules say so in the answer; they have no limits.
 	Unlimited bool
 
+	// DetailedMetric asks for the values of all entries in the name of the
+	// rule's metrics.
+	DetailedMetric bool
+
 	// Name is that of the rule's first limit, also of an unlimited one.
 	Name string
 
@@ -101,6 +105,10 @@ type PathEntry struct {
 	Key   string
 	Value string // a text or a pattern; empty: any value
 	Share bool   // all values that the pattern matches share one counter
+
+	// ValueToMetric asks for the request's value in the name of metrics, where
+	// it can be another than Value and does not share a counter.
+	ValueToMetric bool
 
 	shared []byte // Value, where Share is set
 }

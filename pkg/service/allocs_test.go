@@ -15,7 +15,7 @@ func TestAnswerDoesNotAllocate(t *testing.T) {
 	all := DefaultOptions()
 	all.Body = true
 	all.Headers.Triple, all.Headers.XTriple, all.Headers.Delay = true, true, true
-	for name, o := range map[string]Options{"bare": {}, "default": DefaultOptions(), "all headers": all} {
+	for name, o := range map[string]Options{"bare": {}, "default": DefaultOptions(), "all headers": all, "metered": {Meter: silent{}}} {
 		for _, store := range []Decider{instant{}, refusing{}} {
 			s, err := New(store, o, nil)
 			if err != nil {

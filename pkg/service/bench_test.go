@@ -168,7 +168,7 @@ func BenchmarkSteps(b *testing.B) {
 			s.admit(&memory, s.table.Load(), &exchange[0], time.Now())
 		}
 	})
-	s.decide(b.Context(), &memory)
+	s.decide(b.Context(), &memory, s.table.Load())
 	b.Run("key", func(b *testing.B) {
 		r := memory.rules[0]
 		for b.Loop() {

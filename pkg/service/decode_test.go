@@ -184,7 +184,7 @@ func TestResetLetsGo(t *testing.T) {
 		}
 		s.admit(&b, s.table.Load(), &Exchange{Request: wire}, time.Now())
 	}
-	s.decide(t.Context(), &b)
+	s.decide(t.Context(), &b, s.table.Load())
 	b.reset()
 	for i, kept := range []any{
 		b.requests[:cap(b.requests)], b.descriptors[:cap(b.descriptors)], b.entries[:cap(b.entries)], b.rules[:cap(b.rules)],

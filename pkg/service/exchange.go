@@ -74,7 +74,7 @@ func (s *Service) answerSome(ctx context.Context, exchanges []Exchange) (n int) 
 		n++
 		s.admit(b, t, &exchanges[n-1], begin)
 	}
-	s.decide(ctx, b)
+	s.decide(ctx, b, t)
 	var results [results]int
 	for i := range exchanges[:n] {
 		results[s.reply(ctx, b, i, &exchanges[i])]++
@@ -86,6 +86,9 @@ func (s *Service) answerSome(ctx context.Context, exchanges []Exchange) (n int) 
 	took := time.Since(begin)
 	for result, n := range results {
 		s.metrics.duration[result].observe(took, n)
+	}
+	if m := s.options.Meter; m != nil {
+		m.Answered(took, n)
 	}
 	return n
 }

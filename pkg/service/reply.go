@@ -53,6 +53,9 @@ func (s *Service) reply(ctx context.Context, b *batch, i int, e *Exchange) resul
 	switch {
 	case e.Err != nil:
 		s.metrics.errors[e.Err.Kind].Inc()
+		if m := s.options.Meter; m != nil {
+			m.Failed(e.Err.wantsStore())
+		}
 		return failed
 	case v.over:
 		return refused
@@ -63,8 +66,12 @@ func (s *Service) reply(ctx context.Context, b *batch, i int, e *Exchange) resul
 // judge applies the rules of the overall code, and what the options make of it.
 func (s *Service) judge(b *batch, r *request) verdict {
 	v := judge(b.asks[r.asks.first:r.asks.last], b.decisions[r.asks.first:r.asks.last])
-	if s.options.Shadow || s.options.Quota && b.hasFree(r) {
+	v.over = v.over && (!s.options.Quota || !b.hasFree(r))
+	if v.over && s.options.Shadow {
 		v.over = false
+		if m := s.options.Meter; m != nil {
+			m.Shadowed()
+		}
 	}
 	return v
 }

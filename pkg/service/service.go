@@ -81,6 +81,9 @@ type Options struct {
 	// be made to send: its limit on headers × the number of actions.
 	MaxRequestBytes int
 
+	// Meter, if not nil, is told of what is decided and answered.
+	Meter Meter
+
 	// Logger is told of panics, at most once a second; nil means
 	// [slog.Default].
 	Logger *slog.Logger
@@ -181,6 +184,9 @@ func (s *Service) admit(b *batch, t *table, e *Exchange, now time.Time) {
 		r.bare = rlsv3.RateLimitResponse_OVER_LIMIT
 	case domain == nil:
 		s.metrics.unknownDomains.Inc()
+		if m := s.options.Meter; m != nil {
+			m.UnknownDomain(r.domain, r.descriptors.last-r.descriptors.first)
+		}
 		r.bare = rlsv3.RateLimitResponse_OK
 	case r.excess || r.descriptors.last-r.descriptors.first > s.options.MaxDescriptors,
 		!b.plan(t, domain, r, s.options.patience(e, now), s.options.MaxDescriptors):
@@ -190,13 +196,16 @@ func (s *Service) admit(b *batch, t *table, e *Exchange, now time.Time) {
 }
 
 // decide has the store decide what the requests of the batch ask.
-func (s *Service) decide(ctx context.Context, b *batch) {
+func (s *Service) decide(ctx context.Context, b *batch, t *table) {
 	if len(b.asks) == 0 {
 		return
 	}
 	b.decisions = slices.Grow(b.decisions, len(b.asks))[:len(b.asks)]
 	s.decider.Decide(ctx, b.asks, b.decisions)
 	b.count()
+	if t.sheet != nil {
+		b.report(t.sheet)
+	}
 }
 
 // panicked turns a panic into an error and counts it.

@@ -14,6 +14,7 @@ type table struct {
 	domains map[*descriptors.Domain]*domainSeries
 	series  map[seriesKey]*series
 	options Options // of the service
+	sheet   Sheet   // nil: there is no meter
 
 	overrides overrides
 }
@@ -27,6 +28,9 @@ func newTable(rules *descriptors.Rules, o Options, before *table) *table {
 		views:   make([]view, len(rules.Limits())),
 		domains: make(map[*descriptors.Domain]*domainSeries),
 		series:  make(map[seriesKey]*series),
+	}
+	if o.Meter != nil {
+		t.sheet = o.Meter.Sheet(rules)
 	}
 	old := make(map[string]*domainSeries)
 	if before != nil {

@@ -2,6 +2,8 @@ package settings
 
 import (
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
 )
 
@@ -45,6 +47,19 @@ func (s *Settings) checkXDS(faults *ErrorList) {
 		faults.add("xds_tls_ca_file, xds_tls_cert_file, xds_tls_key_file, xds_tls_server_name", "mean nothing without xds_tls: true")
 	case (s.XDSTLSCertFile == "") != (s.XDSTLSKeyFile == ""):
 		faults.add("xds_tls_cert_file, xds_tls_key_file", "go together; set both or none")
+	}
+}
+
+// checkStatsd finds what metrics cannot be sent to, or with.
+func (s *Settings) checkStatsd(faults *ErrorList) {
+	if s.StatsdAddress != "" {
+		host, port, err := net.SplitHostPort(s.StatsdAddress)
+		if _, notNumber := strconv.ParseUint(port, 10, 16); err != nil || notNumber != nil || host == "" {
+			faults.add("statsd_address", fmt.Sprintf("%q is no address; write host:port", s.StatsdAddress))
+		}
+	}
+	if _, err := ParsePairs(s.StatsdTags); err != nil {
+		faults.add("statsd_tags", err.Error())
 	}
 }
 

@@ -79,6 +79,13 @@ type Settings struct {
 	Body                   bool
 	DynamicMetadata        bool
 
+	StatsdAddress  string
+	StatsdNetwork  string
+	StatsdInterval time.Duration
+	StatsdTags     string // see [ParsePairs]
+	StatsdDialect  string
+	StatsdMaxNames int
+
 	LogLevel  string
 	LogFormat string
 

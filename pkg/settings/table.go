@@ -9,6 +9,7 @@ const (
 	groupStore   = "Store"
 	groupRedis   = "Redis"
 	groupAnswers = "Answers"
+	groupStatsd  = "Statsd"
 	groupLog     = "Log"
 	groupLife    = "Start and stop"
 )
@@ -20,6 +21,12 @@ const (
 
 	StoreMemory = "memory"
 	StoreRedis  = "redis"
+
+	StatsdUDP = "udp"
+	StatsdTCP = "tcp"
+
+	DialectStatsd    = "statsd"
+	DialectDogstatsd = "dogstatsd"
 
 	LogText = "text"
 	LogJSON = "json"
@@ -42,7 +49,7 @@ func table(s *Settings) []Setting {
 		rows []Setting
 	}{
 		{groupFile, fileRows(s)}, {groupPolicy, policyRows(s)}, {groupXDS, xdsRows(s)}, {groupListen, listenRows(s)}, {groupStore, storeRows(s)},
-		{groupRedis, redisRows(s)}, {groupAnswers, answerRows(s)}, {groupLog, logRows(s)}, {groupLife, lifeRows(s)},
+		{groupRedis, redisRows(s)}, {groupAnswers, answerRows(s)}, {groupStatsd, statsdRows(s)}, {groupLog, logRows(s)}, {groupLife, lifeRows(s)},
 	} {
 		for _, row := range group.rows {
 			row.Group = group.name
@@ -364,6 +371,36 @@ func answerRows(s *Settings) []Setting {
 		{
 			Name: "dynamic_metadata", target: &s.DynamicMetadata, Default: "false",
 			Doc: "Tell Envoy's other filters and its access log, in dynamic metadata, what was decided and by which rule.",
+		},
+	}
+}
+
+func statsdRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "statsd_address", target: &s.StatsdAddress,
+			Doc: "The statsd server that metrics are sent to, host:port, under the names that those of envoyproxy/ratelimit have. Empty sends none.",
+		},
+		{
+			Name: "statsd_network", target: &s.StatsdNetwork, Default: StatsdUDP, Choices: []string{StatsdUDP, StatsdTCP},
+			Doc: "How they are sent. Over tcp what cannot be sent is kept and sent later.",
+		},
+		{
+			Name: "statsd_interval", target: &s.StatsdInterval, Default: "10s", Min: "100ms", Max: "1h",
+			Doc: "How often they are sent.",
+		},
+		{
+			Name: "statsd_tags", target: &s.StatsdTags,
+			Doc: "Tags of all of them, as name=value,name=value.",
+		},
+		{
+			Name: "statsd_dialect", target: &s.StatsdDialect, Default: DialectStatsd, Choices: []string{DialectStatsd, DialectDogstatsd},
+			Doc: "How tags are written: as .__name=value behind a metric's name, or as dogstatsd has them.",
+		},
+		{
+			Name: "statsd_max_names", target: &s.StatsdMaxNames, Default: "1000", Min: "1", Max: "10000",
+			Doc: "How many names the metrics of a rule may have whose policy puts values of requests into them, and those of the limits that requests bring along " +
+				"for a domain. What would be one more is counted under one name that ends with overflow.",
 		},
 	}
 }

@@ -16,6 +16,7 @@ func (s *Settings) checkTogether(faults *ErrorList) {
 	s.readHashKey(faults)
 	s.checkAdmin(faults)
 	s.checkXDS(faults)
+	s.checkStatsd(faults)
 	if (s.RedisTLSCertFile == "") != (s.RedisTLSKeyFile == "") {
 		faults.add("redis_tls_cert_file, redis_tls_key_file", "go together; set both or none")
 	}
