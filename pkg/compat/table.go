@@ -39,11 +39,11 @@ func (e *environment) listenerRows() []Row {
 		{Name: "GRPC_PORT", Default: "8081", target: &e.grpcPort, Doc: "Its port."},
 		{
 			Name: "GRPC_UDS", target: &e.grpcUDS, Doc: "A unix socket for gRPC, in place of host and port.",
-			Fate: Better, How: "a socket that another process left behind is replaced",
+			Fate: Refused, How: "it is not built in yet",
 		},
 		{Name: "GRPC_MAX_CONNECTION_AGE", Default: "24h", target: &e.grpcAge, Doc: "After what time a client is asked to connect anew, give or take a tenth."},
 		{Name: "GRPC_MAX_CONNECTION_AGE_GRACE", Default: "1h", target: &e.grpcGrace, Doc: "How long its calls may take after that."},
-		{Name: "GRPC_SERVER_USE_TLS", Default: "false", target: &e.grpcTLS, Doc: "TLS for gRPC."},
+		{Name: "GRPC_SERVER_USE_TLS", Default: "false", target: &e.grpcTLS, Doc: "TLS for gRPC.", Fate: Refused, How: "true is not built in yet"},
 		{
 			Name: "GRPC_SERVER_TLS_CERT", target: &e.grpcCert, Doc: "The certificate.",
 			Fate: Better, How: "certificate and key need not be in one directory",
@@ -186,7 +186,10 @@ func (e *environment) redisRows() []Row {
 }
 
 func (e *environment) splitRows() []Row {
-	return []Row{{Name: "REDIS_PERSECOND", Default: "false", target: &e.split, Doc: "Keep the counters of limits per second in another Redis."}}
+	return []Row{{
+		Name: "REDIS_PERSECOND", Default: "false", target: &e.split, Doc: "Keep the counters of limits per second in another Redis.",
+		Fate: Ignored, How: "they are kept in the Redis of all others",
+	}}
 }
 
 // rows are those of one Redis, whose variables begin with a prefix. Long because

@@ -13,7 +13,7 @@ type Tracing struct {
 
 func (t *Tracing) rows() []Row {
 	return []Row{
-		{Name: "TRACING_ENABLED", Default: "false", target: &t.Enabled, Doc: "Send traces over OTLP, to where the variables of OpenTelemetry say."},
+		{Name: "TRACING_ENABLED", Default: "false", target: &t.Enabled, Doc: "Send traces over OTLP, to where the variables of OpenTelemetry say.", Fate: Ignored, How: "it is not built in yet"},
 		{Name: "TRACING_SERVICE_NAME", Default: "RateLimit", target: &t.ServiceName, Doc: "The name of the service."},
 		{Name: "TRACING_SERVICE_NAMESPACE", target: &t.ServiceNamespace, Doc: "Its namespace."},
 		{Name: "TRACING_SERVICE_INSTANCE_ID", target: &t.InstanceID, Doc: "Its instance; one by chance if not set."},
