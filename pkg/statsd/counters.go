@@ -57,6 +57,9 @@ func (c *counters) count(near int64, a *algorithm.Ask, d *algorithm.Decision) {
 			c.add(nearLimit, limit-max(near, d.Before))
 		}
 		c.add(overLimit, over)
+		if d.Known {
+			c.add(knownOver, hits)
+		}
 		if a.Shadow {
 			c.add(shadowMode, over)
 		}

@@ -62,6 +62,7 @@ func TestWhatIsNotCharged(t *testing.T) {
 		want [countersCount]uint64
 	}{
 		{"refused", algorithm.Charge, algorithm.Decision{Outcome: algorithm.Denied, Before: 18, After: 18}, [...]uint64{5, 0, 0, 5, 0, 0}},
+		{"known to be over", algorithm.Charge, algorithm.Decision{Outcome: algorithm.Denied, Known: true, Before: 25, After: 25}, [...]uint64{5, 0, 0, 5, 5, 0}},
 		{"fits, another limit refuses", algorithm.Charge, algorithm.Decision{Outcome: algorithm.Allowed, Before: 3, After: 3}, [...]uint64{5, 0, 0, 0, 0, 0}},
 		{"undecided", algorithm.Charge, algorithm.Decision{}, [...]uint64{5, 0, 0, 0, 0, 0}},
 		{"allowed by policy", algorithm.Charge, algorithm.Decision{Outcome: algorithm.Allowed, Degraded: true}, [...]uint64{5, 5, 0, 0, 0, 0}},

@@ -1,0 +1,181 @@
+package compat
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	configv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
+
+	"github.com/ratelimitd/ratelimitd/internal/xdstest"
+)
+
+// The tests here have the names and the bodies of envoyproxy/ratelimit's own.
+
+const basicPolicy = `
+domain: basic
+descriptors:
+  - {key: key1, rate_limit: {unit: second, requests_per_unit: 50}}
+  - {key: one_per_minute, rate_limit: {unit: minute, requests_per_unit: 1}}
+`
+
+const anotherPolicy = `
+domain: another
+descriptors:
+  - {key: key2, rate_limit: {unit: minute, requests_per_unit: 20}}
+  - {key: key3, rate_limit: {unit: hour, requests_per_unit: 10}}
+`
+
+// statuses asks about descriptors of one entry each, and returns what is said of them.
+func (s *server) statuses(t *testing.T, domain string, pairs ...string) (rlsv3.RateLimitResponse_Code, []*rlsv3.RateLimitResponse_DescriptorStatus) {
+	t.Helper()
+	request := &rlsv3.RateLimitRequest{Domain: domain}
+	for i := 0; i < len(pairs); i += 2 {
+		request.Descriptors = append(request.Descriptors, &ratelimitv3.RateLimitDescriptor{
+			Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: pairs[i], Value: pairs[i+1]}},
+		})
+	}
+	response, err := s.ask(t, request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.GetOverallCode(), response.GetStatuses()
+}
+
+// awayFrom waits until no window of the length ends within a third of it.
+func awayFrom(window time.Duration) {
+	if left := window - time.Duration(time.Now().UnixNano())%window; left < min(window/3, 10*time.Second) {
+		time.Sleep(left)
+	}
+}
+
+// checkBasic is the body that the tests share. onlyOver is whether what fits is left alone when another limit does not.
+func checkBasic(t *testing.T, s *server, stats *statsd, onlyOver, cached bool) {
+	t.Helper()
+	if code, all := s.statuses(t, "foo", "hello", "world"); code != rlsv3.RateLimitResponse_OK || all[0].GetCurrentLimit() != nil {
+		t.Errorf("an unknown domain: %v, %v", code, all)
+	}
+	awayFrom(time.Second)
+	if _, all := s.statuses(t, "basic", "key1", "foo"); all[0].GetCurrentLimit().GetRequestsPerUnit() != 50 || all[0].GetLimitRemaining() != 49 {
+		t.Errorf("50 a second: %v", all)
+	}
+	awayFrom(time.Minute)
+	for hit := 1; hit <= 25; hit++ {
+		code, all := s.statuses(t, "another", "key2", "x")
+		if over := hit > 20; (code == rlsv3.RateLimitResponse_OVER_LIMIT) != over || all[0].GetLimitRemaining() != uint32(max(0, 20-hit)) {
+			t.Fatalf("20 a minute, hit %d: %v", hit, all)
+		}
+	}
+	const prefix = "ratelimit.service.rate_limit.another.key2."
+	waitFor(t, "the counters", func() bool {
+		return stats.total(prefix+"total_hits") == 25 && stats.total(prefix+"over_limit") == 5 && stats.total(prefix+"within_limit") == 20 && stats.total(prefix+"near_limit") == 4
+	})
+	if known := stats.total(prefix + "over_limit_with_local_cache"); (known > 0) != cached {
+		t.Errorf("%d hits were known to be over", known)
+	}
+	awayFrom(time.Hour)
+	awayFrom(time.Minute)
+	for hit := 1; hit <= 15; hit++ {
+		code, all := s.statuses(t, "another", "key2", "y", "key3", "y")
+		left := 20 - hit
+		if onlyOver {
+			left = max(10, left)
+		}
+		if over := hit > 10; (code == rlsv3.RateLimitResponse_OVER_LIMIT) != over || all[0].GetLimitRemaining() != uint32(left) || all[1].GetLimitRemaining() != uint32(max(0, 10-hit)) {
+			t.Fatalf("20 a minute and 10 an hour, hit %d: %v", hit, all)
+		}
+	}
+	awayFrom(time.Minute)
+	untilReset := func() time.Duration {
+		_, all := s.statuses(t, "basic", "one_per_minute", "x")
+		return all[0].GetDurationUntilReset().AsDuration()
+	}
+	before := untilReset()
+	waitFor(t, "the time until the reset to fall", func() bool { return untilReset() <= before-2*time.Second })
+}
+
+func TestBasicConfig(t *testing.T) {
+	store := redis(t)
+	for name, row := range map[string]struct {
+		env              []string
+		onlyOver, cached bool
+	}{
+		"plain":                          {},
+		"prefix":                         {env: []string{"CACHE_KEY_PREFIX=prefix:"}},
+		"local cache":                    {env: []string{"CACHE_KEY_PREFIX=local:", "LOCAL_CACHE_SIZE_IN_BYTES=1000"}, cached: true},
+		"stop increment":                 {env: []string{"CACHE_KEY_PREFIX=stop:", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true"}, onlyOver: true},
+		"stop increment and local cache": {env: []string{"CACHE_KEY_PREFIX=both:", "LOCAL_CACHE_SIZE_IN_BYTES=1000", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=1"}, onlyOver: true, cached: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting for clocks
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, "ratelimit/config/basic.yaml"), basicPolicy)
+			write(t, filepath.Join(dir, "ratelimit/config/another.yaml"), anotherPolicy)
+			stats := startStatsd(t)
+			env := append([]string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit"}, store...)
+			checkBasic(t, start(t, append(append(env, stats.env()...), row.env...)...), stats, row.onlyOver, row.cached)
+		})
+	}
+}
+
+func TestXdsProviderBasicConfig(t *testing.T) {
+	plane := xdstest.Start(t, xdstest.Options{})
+	limit := func(unit configv3.RateLimitUnit, requests uint32) *configv3.RateLimitPolicy {
+		return &configv3.RateLimitPolicy{Unit: unit, RequestsPerUnit: requests}
+	}
+	plane.Set(t, "1",
+		&configv3.RateLimitConfig{Name: "basic", Domain: "basic", Descriptors: []*configv3.RateLimitDescriptor{
+			{Key: "key1", RateLimit: limit(configv3.RateLimitUnit_SECOND, 50)},
+			{Key: "one_per_minute", RateLimit: limit(configv3.RateLimitUnit_MINUTE, 1)},
+		}},
+		&configv3.RateLimitConfig{Name: "another", Domain: "another", Descriptors: []*configv3.RateLimitDescriptor{
+			{Key: "key2", RateLimit: limit(configv3.RateLimitUnit_MINUTE, 20)},
+			{Key: "key3", RateLimit: limit(configv3.RateLimitUnit_HOUR, 10)},
+		}},
+	)
+	stats := startStatsd(t)
+	env := append([]string{
+		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + plane.Address, "CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
+		"FORCE_START_WITHOUT_INITIAL_CONFIG=true", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true",
+	}, redis(t)...)
+	checkBasic(t, start(t, append(env, stats.env()...)...), stats, false, false)
+}
+
+func TestBasicConfig_ExtraTags(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "ratelimit/config/basic.yaml"), basicPolicy)
+	stats := startStatsd(t)
+	env := append([]string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit", "EXTRA_TAGS=zone:1,app:rl"}, redis(t)...)
+	s := start(t, append(env, stats.env()...)...)
+	s.statuses(t, "basic", "key1", "foo")
+	waitFor(t, "counters with tags", func() bool {
+		return stats.total("ratelimit.service.rate_limit.basic.key1.total_hits.__app=rl.__zone=1") == 1 && stats.total("ratelimit.service.config_load_success.__app=rl.__zone=1") == 1
+	})
+}
+
+func TestShareThreshold(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "ratelimit/config/share.yaml"), `
+domain: share
+descriptors:
+  - {key: path, value: "files/*", share_threshold: true, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: own, value: "files/*", rate_limit: {unit: hour, requests_per_unit: 10}}
+`)
+	s := start(t, append([]string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit"}, redis(t)...)...)
+	awayFrom(time.Hour)
+	for hit := 1; hit <= 10; hit++ {
+		if code, all := s.statuses(t, "share", "path", "files/a"); code != rlsv3.RateLimitResponse_OK || all[0].GetLimitRemaining() != uint32(10-hit) {
+			t.Fatalf("hit %d: %v", hit, all)
+		}
+	}
+	if code, all := s.statuses(t, "share", "path", "files/b"); code != rlsv3.RateLimitResponse_OVER_LIMIT {
+		t.Errorf("another one that shares: %v", all)
+	}
+	for _, value := range []string{"files/a", "files/b"} {
+		if _, all := s.statuses(t, "share", "own", value); all[0].GetLimitRemaining() != 9 {
+			t.Errorf("one that does not: %v", all)
+		}
+	}
+}
