@@ -62,7 +62,11 @@ func (m *Main) Run(ctx context.Context) error {
 	}
 	defer sockets.close()
 
-	stats := m.openStats()
+	stats, err := m.openStats(registry)
+	if err != nil {
+		return err
+	}
+	defer stats.close()
 	store, err := openStore(m.Settings, m.Compat != nil, m.log, registry)
 	if err != nil {
 		return err

@@ -4,16 +4,23 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
+	"os"
 	"strconv"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/ratelimitd/ratelimitd/pkg/compat"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 	"github.com/ratelimitd/ratelimitd/pkg/service"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 	"github.com/ratelimitd/ratelimitd/pkg/statsd"
+	"github.com/ratelimitd/ratelimitd/pkg/web"
 )
 
 // stats are the metrics under the names of envoyproxy/ratelimit's. The zero
@@ -21,6 +28,10 @@ import (
 type stats struct {
 	tally  *statsd.Tally  // nil: nobody wants them
 	sender *statsd.Sender // nil: they are not sent
+
+	// page shows them to Prometheus, on a port of its own; nil: it does not.
+	page     *http.Server
+	listener net.Listener
 
 	// others are metrics that have another name there.
 	others *prometheus.Registry
@@ -36,22 +47,51 @@ var translations = []statsd.Translation{
 type statsOptions struct {
 	tally  statsd.Options
 	sender statsd.SenderOptions // Address empty: they are not sent
+
+	exhibit       statsd.ExhibitOptions
+	address, path string // of the page; empty: there is none
 }
 
-// openStats begins to count, if the settings say so.
-func (m *Main) openStats() stats {
+// openStats begins to count, if the settings say so. Beside what was counted its
+// page shows what the registry has.
+func (m *Main) openStats(registry prometheus.Gatherer) (stats, error) {
 	o := nativeStats(m.Settings)
 	if m.Compat != nil {
-		o = compatStats(&m.Compat.Stats)
+		var err error
+		if o, err = compatStats(&m.Compat.Stats); err != nil {
+			return stats{}, err
+		}
 	}
-	if o.sender.Address == "" {
-		return stats{}
+	if o.sender.Address == "" && o.address == "" {
+		return stats{}, nil
+	}
+	s := stats{tally: statsd.NewTally(o.tally), others: prometheus.NewRegistry()}
+	sources := []statsd.Source{statsd.Process, statsd.Gathered(s.others, translations)}
+	if o.address != "" {
+		o.exhibit.Sources = sources
+		return s, s.show(&o, registry, m.log)
 	}
 	o.sender.Log = m.log
-	others := prometheus.NewRegistry()
-	o.sender.Sources = []statsd.Source{statsd.Process, statsd.Gathered(others, translations)}
-	tally := statsd.NewTally(o.tally)
-	return stats{tally: tally, sender: statsd.NewSender(tally, o.sender), others: others}
+	o.sender.Sources = sources
+	s.sender = statsd.NewSender(s.tally, o.sender)
+	return s, nil
+}
+
+// show opens the page.
+func (s *stats) show(o *statsOptions, registry prometheus.Gatherer, log *slog.Logger) error {
+	exhibit, err := statsd.NewExhibit(s.tally, o.exhibit)
+	if err != nil {
+		return fmt.Errorf("PROMETHEUS_MAPPER_YAML: %w", err)
+	}
+	own := prometheus.NewRegistry()
+	own.MustRegister(exhibit)
+	if s.listener, err = net.Listen("tcp", o.address); err != nil {
+		return fmt.Errorf("PROMETHEUS_ADDR: cannot listen on %s: %w%s", o.address, reason(err), hint(err))
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+o.path, promhttp.HandlerFor(prometheus.Gatherers{own, registry}, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	s.page = web.NewServer(mux, log)
+	return nil
 }
 
 // nativeStats are those of ratelimitd's own settings.
@@ -70,7 +110,7 @@ func nativeStats(s *settings.Settings) statsOptions {
 }
 
 // compatStats are those of envoyproxy/ratelimit's environment.
-func compatStats(s *compat.Stats) statsOptions {
+func compatStats(s *compat.Stats) (statsOptions, error) {
 	o := statsOptions{
 		tally: statsd.Options{NearLimitRatio: s.NearLimitRatio},
 		sender: statsd.SenderOptions{
@@ -86,7 +126,26 @@ func compatStats(s *compat.Stats) statsOptions {
 	if (s.Statsd || s.DogStatsd) && !s.Disabled {
 		o.sender.Address = net.JoinHostPort(s.Host, strconv.Itoa(s.Port))
 	}
-	return o
+	for _, name := range s.Mogrifiers {
+		m, err := mogrifier(s.MogrifierRules, name)
+		if err != nil {
+			return o, fmt.Errorf("DOG_STATSD_MOGRIFIER_%s: %w", name, err)
+		}
+		o.sender.Mogrifiers = append(o.sender.Mogrifiers, m)
+	}
+	if !s.Prometheus || s.Disabled {
+		return o, nil
+	}
+	o.address, o.path = s.PrometheusAddr, "/"+strings.TrimPrefix(s.PrometheusPath, "/")
+	o.exhibit = statsd.ExhibitOptions{Tags: s.ExtraTags, Milliseconds: s.Milliseconds}
+	if s.PrometheusRules != "" {
+		text, err := os.ReadFile(s.PrometheusRules)
+		if err != nil {
+			return o, fmt.Errorf("PROMETHEUS_MAPPER_YAML: %w", err)
+		}
+		o.exhibit.Mapping = string(text)
+	}
+	return o, nil
 }
 
 // beside returns what registers metrics with the registry, and so that they can
@@ -117,8 +176,26 @@ func (b both) Unregister(c prometheus.Collector) bool {
 	return b.second.Unregister(c) && b.first.Unregister(c)
 }
 
-// run sends until ctx is done.
+// mogrifier reads the variables of a mogrifier.
+func mogrifier(rules map[string]string, name string) (statsd.Mogrifier, error) {
+	tags := make(map[string]string)
+	for word := range strings.SplitSeq(rules[name+"_TAGS"], ",") {
+		if tag, value, found := strings.Cut(strings.TrimSpace(word), ":"); found {
+			tags[tag] = value
+		} else if tag != "" {
+			return statsd.Mogrifier{}, fmt.Errorf("the tag %q is not name:value", tag)
+		}
+	}
+	return statsd.NewMogrifier(rules[name+"_PATTERN"], rules[name+"_NAME"], tags)
+}
+
+// run sends, or shows, until ctx is done.
 func (s *stats) run(ctx context.Context) {
+	if s.page != nil {
+		stop := context.AfterFunc(ctx, func() { _ = s.page.Close() })
+		defer stop()
+		_ = s.page.Serve(s.listener) // it ends with ctx
+	}
 	if s.sender != nil {
 		s.sender.Run(ctx)
 	}
@@ -137,3 +214,10 @@ type meter struct{ *statsd.Tally }
 
 // Sheet implements [service.Meter].
 func (m meter) Sheet(rules *descriptors.Rules) service.Sheet { return m.Tally.Sheet(rules) }
+
+// close frees the port of the page, if it is open.
+func (s *stats) close() {
+	if s.listener != nil {
+		_ = s.listener.Close()
+	}
+}

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"context"
+	"log/slog"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ratelimitd/ratelimitd/pkg/compat"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
 
@@ -43,5 +49,53 @@ func TestStatsd(t *testing.T) {
 	}
 	if totals[rule+"total_hits"] != 3 || totals[rule+"within_limit"] != 1 {
 		t.Error(totals)
+	}
+}
+
+// compatWith is the program in the place of envoyproxy/ratelimit, with so many variables.
+func compatWith(t *testing.T, environ ...string) *Main {
+	t.Helper()
+	s, _, err := compat.Load(environ)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Main{Settings: &s.Settings, Compat: s, log: slog.New(slog.DiscardHandler)}
+}
+
+// The page of Prometheus has a port and a path of its own, and shows the program's own metrics besides.
+func TestPrometheusPage(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "ratelimitd_own", Help: "One of the program's own."}))
+	rules := t.TempDir() + "/conf.yaml"
+	write(t, rules, "mappings: [{match: ratelimit_server.*.total_requests, name: asked, labels: {method: $1}}]\n")
+	m := compatWith(t, "USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR=127.0.0.1:0", "PROMETHEUS_PATH=/m", "EXTRA_TAGS=zone:z1", "PROMETHEUS_MAPPER_YAML="+rules)
+	stats, err := m.openStats(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stats.close()
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { stats.run(ctx) })
+	stats.meter().Answered(time.Millisecond, 2)
+	code, text := page(t, "GET", stats.listener.Addr().String()+"/m", "")
+	for _, want := range []string{"asked{method=\"ShouldRateLimit\",zone=\"z1\"} 2\n", "\nratelimitd_own 0\n", "\nratelimit_go_numGoroutine{zone=\"z1\"} "} {
+		if code != 200 || !strings.Contains(text, want) {
+			t.Errorf("%d, no %q in\n%s", code, want, text)
+		}
+	}
+	stop()
+	running.Wait()
+}
+
+// Mogrifiers are read by their names, and what is wrong with one stops the start.
+func TestMogrifierVariables(t *testing.T) {
+	environ := []string{"USE_STATSD=false", "USE_DOG_STATSD=true", "USE_DOG_STATSD_MOGRIFIERS=HITS", "DOG_STATSD_MOGRIFIER_HITS_PATTERN=(.*)", "DOG_STATSD_MOGRIFIER_HITS_NAME=$1"}
+	if stats, err := compatWith(t, environ...).openStats(prometheus.NewRegistry()); err != nil || stats.sender == nil {
+		t.Error(err)
+	}
+	_, err := compatWith(t, append(environ, "DOG_STATSD_MOGRIFIER_HITS_TAGS=a:$1,b")...).openStats(prometheus.NewRegistry())
+	if err == nil || err.Error() != `DOG_STATSD_MOGRIFIER_HITS: the tag "b" is not name:value` {
+		t.Error(err)
 	}
 }

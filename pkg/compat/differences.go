@@ -93,6 +93,16 @@ var endpointDifferences = []Difference{
 
 var metricDifferences = []Difference{
 	{What: "`ratelimit.service.rate_limit.<domain>.<keys>.{total_hits, within_limit, near_limit, over_limit, over_limit_with_local_cache, shadow_mode}`"},
+	{What: "`ratelimit.service.rate_limit.<domain>.domain_not_found`, `ratelimit.service.call.should_rate_limit.*`, `ratelimit.service.{config_load_success, config_load_error, global_shadow_mode}`, `ratelimit.go.*`"},
+	{What: "`ratelimit_server.ShouldRateLimit.{total_requests, response_time}`", Fate: Better, How: "times are a sample of 100 for each interval, with its rate; Prometheus' histogram counts all"},
+	{What: "Hits that are granted and not taken count as `within_limit`", Fate: Better, How: "as `total_hits` alone: another limit of their request refused"},
+	{What: "Prometheus: names, labels and buckets of the built-in mapping, and mapping files of statsd_exporter, with `timer_type` too"},
+	{What: "Prometheus: `over_limit_with_local_cache` of nested keys is part of `over_limit`", Fate: Better, How: "it is a counter of its own"},
+	{
+		What: "`ratelimit.redis_pool.*`, `ratelimit.localcache.*`, `runtime.*`, `certs.*`, `reserved_tag`, `ratelimit_server.*` of other methods", Fate: Ignored,
+		How: "they tell of parts that are not here; ratelimitd's own metrics tell of what is",
+	},
+	{What: "Prometheus: `EXTRA_TAGS` are part of names, so that the mapping misses them", Fate: Better, How: "they are labels"},
 	{What: "Names that requests choose are kept for ever, however many there are", Fate: Better, How: "so many for each rule; further ones are counted together"},
 	{What: "ratelimitd's own metrics", Fate: Better, How: "`/metrics` on the HTTP and the debug port: [operations.md](operations.md)"},
 }

@@ -201,6 +201,7 @@ func (e *environment) check(f *faults) {
 			f.add(header.variable, "%q is no name of a header; letters, digits and - are allowed", header.name)
 		}
 	}
+	e.stats.check(f)
 	if r := e.stats.NearLimitRatio; r < 0 || r > 1 {
 		f.add("NEAR_LIMIT_RATIO", "%v is no part of a limit; from 0 to 1", r)
 	}

@@ -29,7 +29,7 @@ const mogrifierPrefix = "DOG_STATSD_MOGRIFIER_"
 func (s *Stats) rows() []Row {
 	return []Row{
 		{Name: "DISABLE_STATS", Default: "false", target: &s.Disabled, Doc: "Send no metrics, whatever else is set."},
-		{Name: "USE_STATSD", Default: "true", target: &s.Statsd, Doc: "Send metrics to statsd. It must be false for another way."},
+		{Name: "USE_STATSD", Default: "true", target: &s.Statsd, Doc: "Send metrics to statsd. It must be false for another way.", Fate: Better, How: "when it is false and there is no other way, nothing is written on standard error; what cannot be sent is kept, and response times are a sample of 100 for each interval"},
 		{Name: "USE_DOG_STATSD", Default: "false", target: &s.DogStatsd, Doc: "Send metrics to dogstatsd, over UDP."},
 		{Name: "USE_DOG_STATSD_MOGRIFIERS", target: &s.Mogrifiers, Doc: "The names of mogrifiers, which rename metrics: `DOG_STATSD_MOGRIFIER_<NAME>_PATTERN`, `_NAME` and `_TAGS` say how."},
 		{Name: "STATSD_HOST", Default: "localhost", target: &s.Host, Doc: "Where statsd or dogstatsd is."},
@@ -46,5 +46,21 @@ func (s *Stats) rows() []Row {
 		},
 		{Name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", Default: "false", target: &s.Milliseconds, Doc: "Response times in milliseconds, not seconds, by the built-in mapping."},
 		{Name: "NEAR_LIMIT_RATIO", Default: "0.8", target: &s.NearLimitRatio, Doc: "From which part of a limit on hits count as near_limit."},
+	}
+}
+
+// check finds metrics that would go nowhere, or to two places.
+func (s *Stats) check(f *faults) {
+	if s.Statsd && (s.DogStatsd || s.Prometheus) || s.DogStatsd && s.Prometheus {
+		f.add("USE_STATSD, USE_DOG_STATSD, USE_PROMETHEUS", "are more than one way for metrics; set one of them to true and USE_STATSD, which is true by itself, to false where it is another")
+	}
+	if s.Protocol != "tcp" && s.Protocol != "udp" {
+		f.add("STATSD_PROTOCOL", "%q is not one of tcp, udp", s.Protocol)
+	}
+	if s.Port < 1 || s.Port > 65535 {
+		f.add("STATSD_PORT", "%d is no port; from 1 to 65535", s.Port)
+	}
+	if s.FlushInterval <= 0 {
+		f.add("STATS_FLUSH_INTERVAL", "%v is no interval; write more than 0s", s.FlushInterval)
 	}
 }

@@ -68,6 +68,8 @@ type writer struct {
 	conn         net.Conn
 	suffix, tags string
 	most         int // bytes at once
+	mogrifiers   []Mogrifier
+	own          map[string]string // tags that are beside those of the next line
 
 	next    []byte // the line that is being made
 	ready   []byte
@@ -76,7 +78,7 @@ type writer struct {
 }
 
 func (s *Sender) writer() *writer {
-	w := &writer{conn: s.conn, suffix: s.suffix, tags: s.tags, most: segment}
+	w := &writer{conn: s.conn, suffix: s.suffix, tags: s.tags, most: segment, mogrifiers: s.options.Mogrifiers, own: s.options.Tags}
 	if s.options.Network == UDP {
 		w.most = datagram
 	}
@@ -85,6 +87,16 @@ func (s *Sender) writer() *writer {
 
 // room returns where to make the next line, after its name.
 func (w *writer) room(name string) []byte {
+	if len(w.mogrifiers) > 0 {
+		var tags map[string]string
+		name, tags = mogrify(w.mogrifiers, name)
+		all := maps.Clone(w.own)
+		if all == nil {
+			all = make(map[string]string)
+		}
+		maps.Copy(all, tags)
+		w.tags = dogTags(all)
+	}
 	return append(append(w.next[:0], name...), w.suffix...)
 }
 

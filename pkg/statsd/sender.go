@@ -51,6 +51,9 @@ type SenderOptions struct {
 	Tags map[string]string
 	Dog  bool
 
+	// Mogrifiers rename metrics, if Dog: the first that matches does.
+	Mogrifiers []Mogrifier
+
 	Sources []Source
 
 	// Log is told when the server cannot be reached, and when it can be again;
@@ -124,7 +127,7 @@ func (s *Sender) try(ctx context.Context) error {
 		s.conn = conn
 	}
 	w := s.writer()
-	s.tally.each(func(c counter) {
+	s.tally.each(false, func(c counter) {
 		total := c.total
 		w.line(appendCount(w.room(c.name), total-*c.sent), func() { *c.sent = total })
 	})

@@ -70,7 +70,7 @@ func bring(t testing.TB, s *Sheet, rules *descriptors.Rules, domain string, entr
 // totals returns the hits by name.
 func (t *Tally) totals() map[string]uint64 {
 	all := make(map[string]uint64)
-	t.each(func(c counter) {
+	t.each(false, func(c counter) {
 		if name, ok := strings.CutSuffix(c.name, ".total_hits"); ok {
 			all[strings.TrimPrefix(name, rulePrefix)] = c.total
 		}
@@ -200,7 +200,7 @@ func TestReload(t *testing.T) {
 	if got := tally.totals(); !maps.Equal(got, want) {
 		t.Errorf("before they are told: %v, want %v", got, want)
 	}
-	tally.each(func(c counter) { *c.sent = c.total })
+	tally.each(false, func(c counter) { *c.sent = c.total })
 	tally.forget()
 	for name := range tally.all {
 		if strings.Contains(name, "wild_") || strings.Contains(name, "route_api") {

@@ -23,9 +23,14 @@ type counter struct {
 // tally's own counters, and what was sent of each.
 type sentTotals struct{ requests, storeErrors, otherErrors, globalShadow uint64 }
 
-// each calls tell for every counter that counted something since it was sent. No
-// lock is held meanwhile.
-func (t *Tally) each(tell func(counter)) {
+// each calls tell for every counter that counted something since it was sent, or
+// for all that ever counted something. No lock is held meanwhile.
+func (t *Tally) each(all bool, tell func(counter)) {
+	changed := func(name string, n *atomic.Uint64, sent *uint64) {
+		if total := n.Load(); total != *sent || all && total > 0 {
+			tell(counter{name, total, sent})
+		}
+	}
 	for _, c := range []struct {
 		name string
 		n    *atomic.Uint64
@@ -36,24 +41,18 @@ func (t *Tally) each(tell func(counter)) {
 		{"ratelimit.service.call.should_rate_limit.service_error", &t.otherErrors, &t.sent.otherErrors},
 		{"ratelimit.service.global_shadow_mode", &t.globalShadow, &t.sent.globalShadow},
 	} {
-		changed(c.name, c.n, c.sent, tell)
+		changed(c.name, c.n, c.sent)
 	}
-	all, unknown := t.snapshot()
-	for _, n := range all {
+	rules, unknown := t.snapshot()
+	for _, n := range rules {
 		for i := range n.counters {
-			if n.counters[i].Load() != n.sent[i] {
-				changed(rulePrefix+n.name+"."+suffixes[i], &n.counters[i], &n.sent[i], tell)
+			if total := n.counters[i].Load(); total != n.sent[i] || all && total > 0 {
+				changed(rulePrefix+n.name+"."+suffixes[i], &n.counters[i], &n.sent[i])
 			}
 		}
 	}
 	for domain, c := range unknown {
-		changed(rulePrefix+clean(domain)+unknownSuffix, &c.Uint64, &c.sent, tell)
-	}
-}
-
-func changed(name string, n *atomic.Uint64, sent *uint64, tell func(counter)) {
-	if total := n.Load(); total != *sent {
-		tell(counter{name, total, sent})
+		changed(rulePrefix+clean(domain)+unknownSuffix, &c.Uint64, &c.sent)
 	}
 }
 

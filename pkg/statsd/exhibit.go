@@ -1,0 +1,194 @@
+package statsd
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/statsd_exporter/pkg/mapper"
+)
+
+// ExhibitOptions say how a tally is shown to Prometheus.
+type ExhibitOptions struct {
+	// Mapping is the text of a mapping file of statsd_exporter, which says what
+	// metrics are called and which parts of their names are labels. Empty is
+	// that of envoyproxy/ratelimit.
+	Mapping string
+
+	// Milliseconds shows times so by that mapping, else in seconds.
+	Milliseconds bool
+
+	// Tags are labels of all metrics. What of a name cannot stand in a label's
+	// is _.
+	Tags map[string]string
+
+	Sources []Source
+}
+
+// Exhibit shows a tally to Prometheus. It is a [prometheus.Collector], and safe
+// for concurrent use.
+type Exhibit struct {
+	tally   *Tally
+	mapper  *mapper.MetricMapper
+	tags    prometheus.Labels
+	sources []Source
+	times   shown
+
+	mu    sync.Mutex // one scrape at a time
+	known map[string]shown
+}
+
+// NewExhibit returns what shows the tally, of which it is the only sink. The error
+// is about the mapping.
+func NewExhibit(t *Tally, o ExhibitOptions) (*Exhibit, error) {
+	m, err := newMapper(o.Mapping, o.Milliseconds)
+	if err != nil {
+		return nil, err
+	}
+	e := &Exhibit{tally: t, mapper: m, tags: make(prometheus.Labels), sources: o.Sources, times: show(m, timesName, mapper.MetricTypeObserver)}
+	for name, value := range o.Tags {
+		e.tags[mapper.EscapeMetricName(name)] = value
+	}
+	if bounds := e.bounds(); bounds != nil {
+		t.times.divide(bounds)
+	}
+	return e, nil
+}
+
+// bounds are the buckets of times, if they are shown in buckets.
+func (e *Exhibit) bounds() []float64 {
+	m := e.times.mapping
+	observer, bounds := e.mapper.Defaults.ObserverType, e.mapper.Defaults.HistogramOptions.Buckets
+	if m != nil && m.ObserverType != mapper.ObserverTypeDefault {
+		observer = m.ObserverType
+	}
+	if m != nil && m.HistogramOptions != nil && len(m.HistogramOptions.Buckets) > 0 {
+		bounds = m.HistogramOptions.Buckets
+	}
+	if observer != mapper.ObserverTypeHistogram {
+		return nil
+	}
+	scaled := make([]float64, len(bounds))
+	for i, bound := range bounds {
+		scaled[i] = bound / e.times.scale // milliseconds
+	}
+	return scaled
+}
+
+// Describe implements [prometheus.Collector]: what there is is known only when
+// it is collected.
+func (e *Exhibit) Describe(chan<- *prometheus.Desc) {}
+
+// series is a line of what Prometheus reads.
+type series struct {
+	shown shown
+	kind  prometheus.ValueType
+	value float64
+}
+
+// Collect implements [prometheus.Collector]. Counters that the mapping gives one
+// name and the same labels are added up.
+func (e *Exhibit) Collect(out chan<- prometheus.Metric) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	known := e.known
+	e.known = make(map[string]shown, len(known))
+	all := make(map[string]*series)
+	add := func(name string, kind prometheus.ValueType, as mapper.MetricType, value float64) {
+		s, found := known[name]
+		if !found {
+			s = show(e.mapper, name, as)
+		}
+		e.known[name] = s
+		id := s.id()
+		switch {
+		case s.hidden:
+		case all[id] == nil:
+			all[id] = &series{s, kind, value * s.scale}
+		case kind == prometheus.CounterValue:
+			all[id].value += value * s.scale
+		}
+	}
+	e.tally.each(true, func(c counter) {
+		add(c.name, prometheus.CounterValue, mapper.MetricTypeCounter, float64(c.total))
+		*c.sent = c.total
+	})
+	for _, source := range e.sources {
+		source(func(m Metric) {
+			if m.Gauge {
+				add(m.Name, prometheus.GaugeValue, mapper.MetricTypeGauge, m.Value)
+			} else {
+				add(m.Name, prometheus.CounterValue, mapper.MetricTypeCounter, m.Value)
+			}
+		})
+	}
+	kinds := make(map[string]prometheus.ValueType)
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		s := all[id]
+		if kind, other := kinds[s.shown.name]; other && kind != s.kind {
+			continue // a mapping gave a counter and a gauge one name
+		}
+		kinds[s.shown.name] = s.kind
+		if m, err := prometheus.NewConstMetric(e.describe(&s.shown), s.kind, s.value); err == nil {
+			out <- m
+		}
+	}
+	e.collectTimes(out)
+	e.tally.forget()
+}
+
+// id tells series apart.
+func (s *shown) id() string {
+	var b strings.Builder
+	b.WriteString(s.name)
+	for _, label := range slices.Sorted(maps.Keys(s.labels)) {
+		b.WriteString("\x00" + label + "\x00" + s.labels[label])
+	}
+	return b.String()
+}
+
+func (e *Exhibit) describe(s *shown) *prometheus.Desc {
+	labels := maps.Clone(e.tags)
+	maps.Copy(labels, s.labels)
+	return prometheus.NewDesc(s.name, s.help, nil, labels)
+}
+
+// collectTimes tells how long requests took.
+func (e *Exhibit) collectTimes(out chan<- prometheus.Metric) {
+	if e.times.hidden {
+		return
+	}
+	d := e.describe(&e.times)
+	count, sum, buckets := e.tally.times.divided(e.times.scale)
+	var m prometheus.Metric
+	var err error
+	if buckets != nil {
+		m, err = prometheus.NewConstHistogram(d, count, sum, buckets)
+	} else {
+		m, err = prometheus.NewConstSummary(d, count, sum, e.quantiles())
+	}
+	if err == nil {
+		out <- m
+	}
+}
+
+// quantiles are those of the requests since the last time.
+func (e *Exhibit) quantiles() map[float64]float64 {
+	sample, _ := e.tally.times.take()
+	slices.Sort(sample)
+	wanted := e.mapper.Defaults.SummaryOptions.Quantiles
+	if m := e.times.mapping; m != nil && m.SummaryOptions != nil && len(m.SummaryOptions.Quantiles) > 0 {
+		wanted = m.SummaryOptions.Quantiles
+	}
+	quantiles := make(map[float64]float64)
+	for _, q := range wanted {
+		if len(sample) > 0 {
+			at := min(len(sample)-1, int(q.Quantile*float64(len(sample))))
+			quantiles[q.Quantile] = float64(sample[at]) / float64(time.Millisecond) * e.times.scale
+		}
+	}
+	return quantiles
+}
