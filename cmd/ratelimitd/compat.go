@@ -12,6 +12,7 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 	"github.com/ratelimitd/ratelimitd/pkg/reload"
 	"github.com/ratelimitd/ratelimitd/pkg/service"
+	"github.com/ratelimitd/ratelimitd/pkg/web"
 )
 
 // serveCompat answers in the place of envoyproxy/ratelimit, with its
@@ -72,4 +73,14 @@ func compatService(s *compat.Settings, o service.Options) service.Options {
 	o.Terse, o.AnyDescriptor, o.WindowReset = true, true, true
 	o.Shadow, o.Quota = s.Shadow, s.Quota
 	return o
+}
+
+// compatValues are the variables as the admin pages show them.
+func compatValues(s *compat.Settings) []web.Setting {
+	values := s.Values()
+	shown := make([]web.Setting, len(values))
+	for i, v := range values {
+		shown[i] = web.Setting{Name: v.Name, Value: v.Text, Origin: v.Origin}
+	}
+	return shown
 }

@@ -8,7 +8,6 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/ratelimitd/ratelimitd/pkg/service"
-	"github.com/ratelimitd/ratelimitd/pkg/settings"
 	"github.com/ratelimitd/ratelimitd/pkg/web"
 )
 
@@ -52,8 +51,11 @@ func closing(ready *readiness, next http.Handler) http.Handler {
 }
 
 // adminSettings are the settings as the admin pages show them.
-func adminSettings(s *settings.Settings) []web.Setting {
-	values := s.Values()
+func (m *Main) adminSettings() []web.Setting {
+	if m.Compat != nil {
+		return compatValues(m.Compat)
+	}
+	values := m.Settings.Values()
 	shown := make([]web.Setting, len(values))
 	for i, v := range values {
 		shown[i] = web.Setting{Name: v.Name, Value: v.Text, Origin: v.Origin}

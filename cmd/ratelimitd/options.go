@@ -101,8 +101,8 @@ func (m *Main) adminOptions(policies *reload.Loader, ready *readiness, metrics p
 		},
 		Metrics:  metrics,
 		Token:    m.Settings.AdminToken.Reveal(),
-		Secured:  m.Settings.AdminTLSClientCAFile != "",
-		Settings: adminSettings(m.Settings),
+		Secured:  m.Settings.AdminTLSClientCAFile != "" || m.Compat != nil && m.Compat.DebugOpen,
+		Settings: m.adminSettings(),
 		LogLevel: &m.level,
 		Log:      m.log,
 	}

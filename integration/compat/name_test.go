@@ -82,3 +82,24 @@ func TestTools(t *testing.T) {
 		}
 	}
 }
+
+// The debug pages are for this machine, unless it is said where they listen.
+func TestDebugPages(t *testing.T) {
+	store := redis(t)
+	for host, want := range map[string]int{"": http.StatusMisdirectedRequest, "0.0.0.0": http.StatusOK} {
+		s := start(t, append([]string{"DEBUG_HOST=" + host}, store...)...)
+		request, err := http.NewRequest(http.MethodGet, "http://"+s.debug+"/settings", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = "ratelimit.example.com"
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("DEBUG_HOST=%s: %s", host, response.Status)
+		}
+	}
+}

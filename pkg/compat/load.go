@@ -15,6 +15,17 @@ type Note struct {
 	Reason string
 }
 
+// Value is one variable as it is in force, to be shown to people.
+type Value struct {
+	Name   string
+	Text   string // secrets masked
+	Origin string // default or environment
+}
+
+// Values returns all variables as they are in force, in the order of [All],
+// secrets masked.
+func (s *Settings) Values() []Value { return s.values }
+
 // Load reads the variables of an environment, each NAME=value, into checked
 // settings. The notes are for the log. A number, a duration or a switch that is
 // set to nothing counts as not set. All faults come as one
@@ -23,12 +34,14 @@ func Load(environ []string) (*Settings, []Note, error) {
 	set := variables(environ)
 	e := &environment{}
 	var notes []Note
+	var values []Value
 	f := &faults{}
 	for _, row := range e.rows() {
-		value := row.Default
+		value, origin := row.Default, "default"
 		if text, ok := set[row.Name]; ok && (text != "" || row.Kind() == "text") {
-			value = text
+			value, origin = text, "environment"
 		}
+		values = append(values, Value{row.Name, row.shown(value), origin})
 		if row.Fate == Ignored && set[row.Name] != "" {
 			notes = append(notes, Note{row.Name, row.How})
 		}
@@ -41,6 +54,7 @@ func Load(environ []string) (*Settings, []Note, error) {
 	}
 	e.stats.MogrifierRules = mogrifierRules(set)
 	s := e.settings(set, f)
+	s.values = values
 	if len(f.list.Errors) > 0 {
 		return nil, nil, &f.list
 	}

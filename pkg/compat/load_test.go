@@ -121,6 +121,42 @@ EXTRA_TAGS: "a" is not name:value,name:value`
 	}
 }
 
+// Who looks at the settings sees where each comes from, and no secret.
+func TestValues(t *testing.T) {
+	s, _ := mustLoad(t, "PORT=9", "REDIS_URL=redis://u:hunter2@redis:6379", "REDIS_AUTH=hunter2", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=token:hunter2")
+	values := map[string]Value{}
+	for _, v := range s.Values() {
+		values[v.Name] = v
+		if strings.Contains(v.Text, "hunter2") {
+			t.Errorf("%s shows a secret", v.Name)
+		}
+	}
+	if values["PORT"] != (Value{"PORT", "9", "environment"}) || values["GRPC_PORT"] != (Value{"GRPC_PORT", "8081", "default"}) || values["REDIS_URL"].Text != "redis://u:********@redis:6379" {
+		t.Errorf("%v", values)
+	}
+}
+
+// FuzzLoad: whatever the environment holds, it loads or says what is wrong with which variable, and never shows a secret.
+func FuzzLoad(f *testing.F) {
+	f.Add("REDIS_TYPE", "sentinel", "REDIS_URL", "a")
+	f.Add("CONFIG_TYPE", "GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_NODE_METADATA", "a=b,c")
+	f.Add("EXTRA_TAGS", "a:b,c:d:e", "STATS_FLUSH_INTERVAL", "1e9h")
+	f.Add("NEAR_LIMIT_RATIO", "NaN", "PORT", "-1")
+	const secret = "vErYsEcReT"
+	f.Fuzz(func(t *testing.T, name, value, other, text string) {
+		s, notes, err := Load([]string{
+			name + "=" + value, other + "=" + text, "REDIS_AUTH=" + secret, "REDIS_PERSECOND_AUTH=u:" + secret,
+			"CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=" + secret + ":" + secret + ":",
+		})
+		if err == nil || s != nil || notes != nil {
+			t.Fatal("the headers are no pairs, yet it loads")
+		}
+		if strings.Contains(err.Error(), secret) && !strings.Contains(name+value+other+text, secret) {
+			t.Errorf("shows the secret: %v", err)
+		}
+	})
+}
+
 // The table is what the documentation is made of.
 func TestTableIsWhole(t *testing.T) {
 	seen := map[string]bool{}

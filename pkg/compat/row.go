@@ -37,7 +37,8 @@ type Row struct {
 	Fate    Fate
 	How     string // what is better, or why it is ignored or refused
 
-	target any // where its value goes
+	target any  // where its value goes
+	secret bool // it is not shown
 }
 
 // Kind is the type of the variable's values, in words.
@@ -85,10 +86,24 @@ func (r *Row) parse(text string) (problem string) {
 	default:
 		panic("compat: " + r.Name + " has a field of a type that is not known here")
 	}
-	if err != nil {
-		return fmt.Sprintf("%q is not %s", text, r.Kind())
+	switch {
+	case err == nil:
+		return ""
+	case r.secret:
+		return "is not " + r.Kind()
 	}
-	return ""
+	return fmt.Sprintf("%q is not %s", text, r.Kind())
+}
+
+// shown is a value as people may see it.
+func (r *Row) shown(text string) string {
+	switch _, isSecret := r.target.(*settings.Secret); {
+	case isSecret, r.secret:
+		return settings.Secret(text).String()
+	case strings.HasSuffix(r.Name, "_URL"):
+		return settings.URL(text).String()
+	}
+	return text
 }
 
 func words(text string) []string {

@@ -44,8 +44,14 @@ type Settings struct {
 	// and the seconds until the reset; nil: there are none.
 	Headers *[3]string
 
+	// DebugOpen lets everybody who reaches the debug pages see them, since it was
+	// said where they are to be.
+	DebugOpen bool
+
 	Stats   Stats
 	Tracing Tracing
+
+	values []Value
 }
 
 // Files say which files are policies.
@@ -115,6 +121,7 @@ func (e *environment) listeners(s *Settings, set map[string]string, f *faults) {
 	s.HTTPAddress = address("PORT", e.host, e.port, f)
 	s.GRPCAddress = address("GRPC_PORT", e.grpcHost, e.grpcPort, f)
 	s.AdminAddress = address("DEBUG_PORT", cmp.Or(set["DEBUG_HOST"], "127.0.0.1"), e.debugPort, f)
+	s.DebugOpen = set["DEBUG_HOST"] != ""
 	s.GRPCConnectionAge, s.GRPCConnectionAgeGrace = max(0, e.grpcAge), max(0, e.grpcGrace)
 	s.GRPCReflection = false
 	if e.grpcTLS {

@@ -103,7 +103,7 @@ func (e *environment) xdsRows() []Row {
 			Name: "CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL", Default: "3s", target: &e.xdsConnectRetry, Doc: "How often a stream that cannot be opened is tried again.",
 			Fate: Ignored, How: "there is one wait between tries, XDS_CLIENT_BACKOFF_INITIAL_INTERVAL",
 		},
-		{Name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", target: &e.xdsHeaders, Doc: "Headers for it, as `k:v,k2:v2`."},
+		{Name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", target: &e.xdsHeaders, secret: true, Doc: "Headers for it, as `k:v,k2:v2`."},
 		{Name: "CONFIG_GRPC_XDS_SERVER_USE_TLS", Default: "false", target: &e.xdsTLS, Doc: "TLS to the control plane."},
 		{Name: "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", target: &e.xdsCert, Doc: "The client's certificate.", Fate: Better, How: "the files are read again for each connection"},
 		{Name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", target: &e.xdsKey, Doc: "Its key."},
