@@ -18,7 +18,7 @@ func TestDockerfile(t *testing.T) {
 	if !found {
 		t.Fatal("the last stage is not from scratch")
 	}
-	for _, want := range []string{"COPY --from=build /ratelimitd /ratelimitd", "USER 65532:65532", `ENTRYPOINT ["/ratelimitd"]`} {
+	for _, want := range []string{"COPY --from=build /ratelimitd /ratelimitd", "COPY --from=build /names/ /", "USER 65532:65532", `ENTRYPOINT ["/ratelimitd"]`} {
 		if !strings.Contains(last, want+"\n") {
 			t.Errorf("the last stage does not have %s", want)
 		}
