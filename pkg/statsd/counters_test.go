@@ -67,6 +67,7 @@ func TestWhatIsNotCharged(t *testing.T) {
 		{"undecided", algorithm.Charge, algorithm.Decision{}, [...]uint64{5, 0, 0, 0, 0, 0}},
 		{"allowed by policy", algorithm.Charge, algorithm.Decision{Outcome: algorithm.Allowed, Degraded: true}, [...]uint64{5, 5, 0, 0, 0, 0}},
 		{"denied by policy", algorithm.Charge, algorithm.Decision{Outcome: algorithm.Denied, Degraded: true}, [...]uint64{5, 0, 0, 5, 0, 0}},
+		{"known to be over", algorithm.Charge, algorithm.Decision{Outcome: algorithm.Denied, Known: true, Before: 23, After: 23}, [...]uint64{5, 0, 0, 5, 5, 0}},
 		{"given back", algorithm.GiveBack, algorithm.Decision{Outcome: algorithm.Allowed, Before: 9, After: 4}, [countersCount]uint64{}},
 	} {
 		var c counters

@@ -28,6 +28,10 @@ type ExhibitOptions struct {
 	Sources []Source
 }
 
+// mostKnown is how many metrics it is kept of how they are shown, which takes
+// about a kilobyte each; for others it is worked out each time.
+const mostKnown = 2000
+
 // Exhibit shows a tally to Prometheus. It is a [prometheus.Collector], and safe
 // for concurrent use.
 type Exhibit struct {
@@ -101,8 +105,11 @@ func (e *Exhibit) Collect(out chan<- prometheus.Metric) {
 		s, found := known[name]
 		if !found {
 			s = show(e.mapper, name, as)
+			s.mapping = nil
 		}
-		e.known[name] = s
+		if len(e.known) < mostKnown {
+			e.known[name] = s
+		}
 		id := s.id()
 		switch {
 		case s.hidden:

@@ -64,8 +64,9 @@ func (f *family) join(t *Tally, name []byte) *named {
 	if f.members == nil {
 		f.members = make(map[string]*named)
 	}
-	n := t.named(string(name))
-	f.members[string(name)] = n
+	text := string(name)
+	n := t.named(text)
+	f.members[text] = n
 	t.taken.Add(1)
 	return n
 }
