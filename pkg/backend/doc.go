@@ -43,7 +43,8 @@
 // descriptors that begin alike share a slot, and a request whose keys all share
 // one is decided in one call, all or nothing. A request whose keys lie in
 // several slots is asked slot by slot, at the same time; if it turns out that
-// it does not pass, what some slots have charged is given back. So:
+// it does not pass, what some slots have charged is given back; also when it is
+// [Local] that denies it, in place of a slot that did not decide. So:
 //
 //   - between the charge and its return, one round trip, other requests on the
 //     same key may be denied that would have passed. Nobody is let through who

@@ -56,6 +56,7 @@ type Local struct {
 	replicas func() int
 	shares   shares
 	scratch  sync.Pool // *subset
+	returns  returns
 }
 
 // NewLocal returns a Local that holds nothing yet, for what a store does not
@@ -73,6 +74,7 @@ func NewLocal(store decider, o LocalOptions) *Local {
 		home:     newHomecoming(memory, store, o.Registerer),
 		replicas: o.Replicas,
 		scratch:  sync.Pool{New: func() any { return new(subset) }},
+		returns:  newReturns(store),
 	}
 }
 
@@ -82,6 +84,7 @@ const usualKey = 100
 // Close ends the goroutines. What is held is charged to the store if it decides
 // by now, and else is lost. Nothing may be decided afterwards.
 func (l *Local) Close() {
+	l.returns.close()
 	l.home.close()
 	l.memory.Close()
 }
@@ -115,6 +118,9 @@ func (l *Local) decide(asks []algorithm.Ask, out []algorithm.Decision) int {
 	here.deliver(out)
 	here.forget()
 	l.scratch.Put(here)
+	if decided < len(asks) {
+		l.returnCharges(asks, out)
+	}
 	return decided
 }
 

@@ -1,0 +1,67 @@
+package backend
+
+import (
+	"context"
+	"sync"
+
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
+)
+
+// maxReturns bounds how many batches may be on their way to give charges back.
+const maxReturns = 64
+
+// returns gives back to a store, in the background, what it has charged for
+// requests that do not pass. What finds no room stays charged, and so does what
+// the store does not take back in time.
+type returns struct {
+	store decider
+	room  chan struct{}
+	going sync.WaitGroup
+}
+
+func newReturns(store decider) returns {
+	return returns{store: store, room: make(chan struct{}, maxReturns)}
+}
+
+// close waits for what is on its way.
+func (r *returns) close() { r.going.Wait() }
+
+// send gives charges back, once. The asks must be the sender's no more.
+func (r *returns) send(asks []algorithm.Ask) {
+	select {
+	case r.room <- struct{}{}:
+	default:
+		return
+	}
+	r.going.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), homeTimeout)
+		defer cancel()
+		r.store.Decide(ctx, asks, make([]algorithm.Decision, len(asks)))
+		<-r.room
+	})
+}
+
+// returnCharges gives back what the store has charged for requests that are
+// denied here, as in a Cluster where some nodes decide and others do not.
+func (l *Local) returnCharges(asks []algorithm.Ask, out []algorithm.Decision) {
+	var back []algorithm.Ask
+	for from, to := range groups(asks) {
+		if passes(asks[from:to], out[from:to]) {
+			continue
+		}
+		for i := from; i < to; i++ {
+			d := &out[i]
+			if !decided(d) || !charged(&asks[i], d) {
+				continue
+			}
+			a := giveBack(&asks[i])
+			a.Key, a.Group = append([]byte(nil), a.Key...), int32(len(back))
+			back = append(back, a)
+			d.After = d.Before
+			d.Remaining = max(0, asks[i].Limit.Capacity-d.After)
+		}
+	}
+	if len(back) > 0 {
+		l.returns.send(back)
+	}
+}
