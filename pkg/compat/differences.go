@@ -100,7 +100,7 @@ var metricDifferences = []Difference{
 	{What: "Prometheus: `over_limit_with_local_cache` of nested keys is part of `over_limit`", Fate: Better, How: "it is a counter of its own"},
 	{
 		What: "`ratelimit.redis_pool.*`, `ratelimit.localcache.*`, `runtime.*`, `certs.*`, `reserved_tag`, `ratelimit_server.*` of other methods", Fate: Ignored,
-		How: "they tell of parts that are not here; ratelimitd's own metrics tell of what is",
+		How: "not sent; ratelimitd's own metrics tell of Redis, of what is known to be over and of loads",
 	},
 	{What: "Prometheus: `EXTRA_TAGS` are part of names, so that the mapping misses them", Fate: Better, How: "they are labels"},
 	{What: "Names that requests choose are kept for ever, however many there are", Fate: Better, How: "so many for each rule; further ones are counted together"},
