@@ -97,12 +97,15 @@ func (m *Main) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if sockets.grpc, err = grpcCertificates(m.Settings, m.log).listener(sockets.grpc); err != nil {
+		return err
+	}
 	servers := &servers{
 		grpc: grpcPort,
 		http: web.NewServer(closing(ready, web.Public(m.publicOptions(rateLimit, ready, registry))), m.log),
 	}
 	if sockets.admin != nil {
-		if sockets.admin, err = adminListener(sockets.admin, m.Settings); err != nil {
+		if sockets.admin, err = adminCertificates(m.Settings, m.log).listener(sockets.admin); err != nil {
 			return err
 		}
 		servers.admin = web.NewAdminServer(web.Admin(m.adminOptions(policies, ready, registry)), m.log)

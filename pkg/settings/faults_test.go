@@ -172,6 +172,20 @@ redis_tls_cert_file: no.pem: no such file or directory`,
 admin_tls_cert_file: c.pem: no such file or directory`,
 		},
 		{
+			"gRPC with a certificate and no key", "grpc_tls_cert_file: c.pem\n", nil, nil,
+			`grpc_tls_cert_file, grpc_tls_key_file: go together; set both or none
+grpc_tls_cert_file: c.pem: no such file or directory`,
+		},
+		{
+			"who may use gRPC, without TLS", "grpc_tls_client_ca_file: ca.pem\n", nil, nil,
+			`grpc_tls_client_ca_file: needs grpc_tls_cert_file and grpc_tls_key_file
+grpc_tls_client_ca_file: ca.pem: no such file or directory`,
+		},
+		{
+			"a name of clients that nobody vouches for", "grpc_tls_client_san: envoy.example\n", nil, nil,
+			`grpc_tls_client_san: needs grpc_tls_client_ca_file`,
+		},
+		{
 			"who may see the admin pages, without TLS", "admin_tls_client_ca_file: ca.pem\n", nil, nil,
 			`admin_tls_client_ca_file: needs admin_tls_cert_file and admin_tls_key_file
 admin_tls_client_ca_file: ca.pem: no such file or directory`,

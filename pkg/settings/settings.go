@@ -34,6 +34,10 @@ type Settings struct {
 	AdminTLSCertFile       string
 	AdminTLSKeyFile        string
 	AdminTLSClientCAFile   string
+	GRPCTLSCertFile        string
+	GRPCTLSKeyFile         string
+	GRPCTLSClientCAFile    string
+	GRPCTLSClientSAN       string
 	GRPCMaxMessage         Size
 	GRPCMaxHeaderList      Size
 	GRPCMaxConnections     int

@@ -186,6 +186,23 @@ func listenRows(s *Settings) []Setting {
 			Doc: "A PEM file with the authorities of which one must have signed the certificate that a client of the admin pages shows. Empty asks for none.",
 		},
 		{
+			Name: "grpc_tls_cert_file", target: &s.GRPCTLSCertFile,
+			Doc: "A PEM file with the certificate of gRPC, which is then served over TLS only. The files of grpc_tls_… are read again for each " +
+				"connection; while they are bad, the last good ones serve, and the log says so.",
+		},
+		{
+			Name: "grpc_tls_key_file", target: &s.GRPCTLSKeyFile,
+			Doc: "A PEM file with the key of grpc_tls_cert_file.",
+		},
+		{
+			Name: "grpc_tls_client_ca_file", target: &s.GRPCTLSClientCAFile,
+			Doc: "A PEM file with the authorities of which one must have signed the certificate that a client of gRPC shows. No others are trusted. Empty asks for none.",
+		},
+		{
+			Name: "grpc_tls_client_san", target: &s.GRPCTLSClientSAN,
+			Doc: "The DNS name that the certificate of a client of gRPC must be for. Empty is any. Needs grpc_tls_client_ca_file.",
+		},
+		{
 			Name: "grpc_max_message", target: &s.GRPCMaxMessage, Default: "16MiB", Min: "1KiB", Max: "1GiB",
 			Doc: "The largest request. A larger one is not read, and is answered OVER_LIMIT: do not go below what clients can make Envoy send.",
 		},

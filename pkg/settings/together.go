@@ -15,6 +15,7 @@ func (s *Settings) checkTogether(faults *ErrorList) {
 	s.readToken(faults)
 	s.readHashKey(faults)
 	s.checkAdmin(faults)
+	s.checkGRPCTLS(faults)
 	s.checkXDS(faults)
 	s.checkStatsd(faults)
 	if (s.RedisTLSCertFile == "") != (s.RedisTLSKeyFile == "") {
@@ -24,6 +25,7 @@ func (s *Settings) checkTogether(faults *ErrorList) {
 		{"redis_tls_ca_file", s.RedisTLSCAFile}, {"redis_tls_cert_file", s.RedisTLSCertFile}, {"redis_tls_key_file", s.RedisTLSKeyFile},
 		{"xds_tls_ca_file", s.XDSTLSCAFile}, {"xds_tls_cert_file", s.XDSTLSCertFile}, {"xds_tls_key_file", s.XDSTLSKeyFile},
 		{"admin_tls_cert_file", s.AdminTLSCertFile}, {"admin_tls_key_file", s.AdminTLSKeyFile}, {"admin_tls_client_ca_file", s.AdminTLSClientCAFile},
+		{"grpc_tls_cert_file", s.GRPCTLSCertFile}, {"grpc_tls_key_file", s.GRPCTLSKeyFile}, {"grpc_tls_client_ca_file", s.GRPCTLSClientCAFile},
 	} {
 		if file.path == "" {
 			continue
@@ -99,6 +101,18 @@ func (s *Settings) checkAdmin(faults *ErrorList) {
 	case s.AdminToken == "" && s.AdminTokenFile == "" && s.AdminTLSClientCAFile == "" && !s.AdminAddress.isLoopback():
 		faults.add("admin_address", string(s.AdminAddress)+" is not on loopback, so anybody could see the admin pages and profile the program; set "+
 			"admin_token, admin_token_file, or admin_tls_client_ca_file with admin_tls_cert_file and admin_tls_key_file, or an address like 127.0.0.1:6070")
+	}
+}
+
+// checkGRPCTLS finds demands on clients that would not be checked.
+func (s *Settings) checkGRPCTLS(faults *ErrorList) {
+	switch {
+	case (s.GRPCTLSCertFile == "") != (s.GRPCTLSKeyFile == ""):
+		faults.add("grpc_tls_cert_file, grpc_tls_key_file", "go together; set both or none")
+	case s.GRPCTLSClientCAFile != "" && s.GRPCTLSCertFile == "":
+		faults.add("grpc_tls_client_ca_file", "needs grpc_tls_cert_file and grpc_tls_key_file")
+	case s.GRPCTLSClientSAN != "" && s.GRPCTLSClientCAFile == "":
+		faults.add("grpc_tls_client_san", "needs grpc_tls_client_ca_file")
 	}
 }
 
