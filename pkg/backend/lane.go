@@ -91,7 +91,11 @@ func (l *lane) leave(began time.Time) {
 // learn takes note of how long a batch has taken.
 func (l *lane) learn(began time.Time) {
 	took := time.Since(began)
-	l.took += (min(took, 2*l.budget) - l.took) / 4 // by what took for ever it would not come back soon
+	if more := min(took, 2*l.budget) - l.took; more > 0 { // by what took for ever it would not come back soon
+		l.took += more / 8 // one stall is no strain
+	} else {
+		l.took += more / 2
+	}
 	if l.trips == 0 || took < l.quickest {
 		l.quickest = took
 	}
