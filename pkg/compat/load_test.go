@@ -66,6 +66,26 @@ func TestWhereRedisIs(t *testing.T) {
 	}
 }
 
+func TestGRPCOverTLS(t *testing.T) {
+	files := []string{"GRPC_SERVER_TLS_CERT=c.pem", "GRPC_SERVER_TLS_KEY=k.pem", "GRPC_CLIENT_TLS_CACERT=ca.pem", "GRPC_CLIENT_TLS_SAN=envoy"}
+	s, _ := mustLoad(t, append(files, "GRPC_SERVER_USE_TLS=true")...)
+	if s.GRPCTLSCertFile != "c.pem" || s.GRPCTLSKeyFile != "k.pem" || s.GRPCTLSClientCAFile != "ca.pem" || s.GRPCTLSClientSAN != "envoy" {
+		t.Errorf("files %q, %q, %q, name %q", s.GRPCTLSCertFile, s.GRPCTLSKeyFile, s.GRPCTLSClientCAFile, s.GRPCTLSClientSAN)
+	}
+	if s, _ := mustLoad(t, files...); s.GRPCTLSCertFile != "" || s.GRPCTLSClientSAN != "" {
+		t.Error("TLS without being asked for")
+	}
+	for missing, want := range map[string]string{
+		"GRPC_SERVER_TLS_KEY=":    "GRPC_SERVER_USE_TLS: needs GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY",
+		"GRPC_CLIENT_TLS_CACERT=": "GRPC_CLIENT_TLS_SAN: needs GRPC_CLIENT_TLS_CACERT, or nobody vouches for the name",
+	} {
+		_, _, err := Load(append(files, "GRPC_SERVER_USE_TLS=true", missing))
+		if err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", missing, err, want)
+		}
+	}
+}
+
 func TestWherePoliciesAre(t *testing.T) {
 	for _, row := range []struct {
 		environ string

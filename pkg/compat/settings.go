@@ -124,12 +124,23 @@ func (e *environment) listeners(s *Settings, set map[string]string, f *faults) {
 	s.DebugOpen = set["DEBUG_HOST"] != ""
 	s.GRPCConnectionAge, s.GRPCConnectionAgeGrace = max(0, e.grpcAge), max(0, e.grpcGrace)
 	s.GRPCReflection = false
-	if e.grpcTLS {
-		f.add("GRPC_SERVER_USE_TLS", "is not built in yet")
-	}
+	e.grpcCertificates(s, f)
 	if e.grpcUDS != "" {
 		f.add("GRPC_UDS", "is not built in yet")
 	}
+}
+
+func (e *environment) grpcCertificates(s *Settings, f *faults) {
+	switch {
+	case !e.grpcTLS:
+		return
+	case e.grpcCert == "" || e.grpcKey == "":
+		f.add("GRPC_SERVER_USE_TLS", "needs GRPC_SERVER_TLS_CERT and GRPC_SERVER_TLS_KEY")
+	case e.grpcSAN != "" && e.grpcClientCA == "":
+		f.add("GRPC_CLIENT_TLS_SAN", "needs GRPC_CLIENT_TLS_CACERT, or nobody vouches for the name")
+	}
+	s.GRPCTLSCertFile, s.GRPCTLSKeyFile = e.grpcCert, e.grpcKey
+	s.GRPCTLSClientCAFile, s.GRPCTLSClientSAN = e.grpcClientCA, e.grpcSAN
 }
 
 // address is where to listen.

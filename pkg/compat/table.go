@@ -43,7 +43,7 @@ func (e *environment) listenerRows() []Row {
 		},
 		{Name: "GRPC_MAX_CONNECTION_AGE", Default: "24h", target: &e.grpcAge, Doc: "After what time a client is asked to connect anew, give or take a tenth."},
 		{Name: "GRPC_MAX_CONNECTION_AGE_GRACE", Default: "1h", target: &e.grpcGrace, Doc: "How long its calls may take after that."},
-		{Name: "GRPC_SERVER_USE_TLS", Default: "false", target: &e.grpcTLS, Doc: "TLS for gRPC.", Fate: Refused, How: "true is not built in yet"},
+		{Name: "GRPC_SERVER_USE_TLS", Default: "false", target: &e.grpcTLS, Doc: "TLS for gRPC. The files are read again for each connection.", Fate: Better, How: "a new authority is in use at once too, and a bad one changes nothing"},
 		{
 			Name: "GRPC_SERVER_TLS_CERT", target: &e.grpcCert, Doc: "The certificate.",
 			Fate: Better, How: "certificate and key need not be in one directory",
