@@ -66,8 +66,8 @@ faults: system ## Break the store under load, and compare every answer with what
 	@$(call timed,fault tests,go run ./tools/gotest -count=1 ./integration/faults)
 
 .PHONY: race
-race: tools ## Run the tests with the race detector, in ratelimitd behind Envoy too
-	@$(MAKE) --keep-going race-unit race-integration race-faults
+race: ## Run the tests of the packages, and histories of three replicas, with the race detector
+	@$(MAKE) --keep-going race-unit race-faults
 
 .PHONY: race-unit race-integration race-faults
 # Not pkg/algorithm, which has no goroutines.
