@@ -22,7 +22,7 @@ integration_packages := $$(go list ./integration/... | grep -v /faults)
 timed = start=$$SECONDS; status=0; { $(2); } || status=$$?; echo "== $(1): $$((SECONDS - start)) s"; exit $$status
 
 .PHONY: all
-all: build test race lint vuln ## Build, test, test with the race detector, lint, and look for vulnerabilities (what CI runs)
+all: build test race lint vuln ## Build, test, test with the race detector, lint, and look for vulnerabilities
 
 .PHONY: help
 help: ## Tell what can be made
@@ -41,8 +41,9 @@ build: ## Build bin/ratelimitd
 	@go build -o bin/ratelimitd ./cmd/ratelimitd
 
 .PHONY: test
-test: tools ## Run every test, those with the real Envoy and the real Redis included; a skipped test fails
-	@$(MAKE) --keep-going unit integration faults
+test: system ## Run every test, those with the real Envoy and the real Redis included; a skipped test fails
+	@nice -n 19 $(MAKE) tools & $(MAKE) unit || failed=1; wait $$! || failed=1; \
+		$(MAKE) --keep-going integration faults || failed=1; exit $${failed-0}
 
 .PHONY: unit
 unit: ## Run the tests that need no Envoy
@@ -66,18 +67,22 @@ faults: system ## Break the store under load, and compare every answer with what
 	@$(call timed,fault tests,go run ./tools/gotest -count=1 ./integration/faults)
 
 .PHONY: race
-race: ## Run the tests of the packages, and histories of three replicas, with the race detector
-	@$(MAKE) --keep-going race-unit race-faults
+race: tools ## Run the tests with the race detector, and histories of three replicas; in ratelimitd behind Envoy, too
+	@$(MAKE) --keep-going race-unit race-integration race-faults
 
 .PHONY: race-unit race-integration race-faults
-# Not pkg/algorithm, which has no goroutines.
+# Packages that have goroutines.
 race-unit:
-	@$(call timed,unit tests with the race detector,go run ./tools/gotest -race $$(go list ./... | grep -v -e /integration -e /pkg/algorithm))
+	@$(call timed,unit tests with the race detector,go run ./tools/gotest -race ./pkg/backend ./pkg/service ./pkg/transport \
+		./pkg/reload ./pkg/statsd ./pkg/web ./pkg/xds ./cmd/ratelimitd)
 race-integration: tools
 	@$(call timed,integration tests with the race detector,go run ./tools/gotest -race -count=1 $(integration_packages))
 # Not the faults themselves, which judge times that the detector multiplies.
 race-faults: system
 	@$(call timed,histories with the race detector,go run ./tools/gotest -race -count=1 -run Histories ./integration/faults)
+
+.PHONY: lint-tools
+lint-tools: $(GOLANGCI_LINT) $(GOVULNCHECK)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Check format, vet, golangci-lint and go.mod
