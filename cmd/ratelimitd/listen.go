@@ -9,6 +9,9 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
 
+// maxAdminConnections is how many clients of the admin pages there may be.
+const maxAdminConnections = 64
+
 // listeners are the sockets of the program.
 type listeners struct {
 	grpc, http net.Listener

@@ -55,5 +55,6 @@
 //     the bucket's rim, and those of a window that has ended are not missed.
 //
 // The metrics ratelimitd_redis_undone_total and
-// ratelimitd_redis_undo_failed_total count both.
+// ratelimitd_redis_undo_failed_total count both where the slots have decided; what
+// is given back after a denial by [Local] is counted nowhere.
 package backend

@@ -121,25 +121,22 @@ func (p *FailurePolicy) decide(ctx context.Context, now time.Time, asks []algori
 
 // decideRest asks for the requests of a batch that somebody still waits for.
 func (p *FailurePolicy) decideRest(ctx context.Context, now time.Time, asks []algorithm.Ask, out []algorithm.Decision) {
-	var rest []algorithm.Ask
-	var at []int
+	var rest subset
 	for from, to := range groups(asks) {
 		if expired(asks[from:to], now) {
 			fail(out[from:to], ErrTimeout)
 			continue
 		}
 		for i := from; i < to; i++ {
-			rest, at = append(rest, asks[i]), append(at, i)
+			rest.add(&asks[i], i)
 		}
 	}
-	if len(rest) == 0 {
+	if len(rest.asks) == 0 {
 		return
 	}
-	decided := make([]algorithm.Decision, len(rest))
-	p.decide(ctx, now, rest, decided)
-	for i := range decided {
-		out[at[i]] = decided[i]
-	}
+	rest.seal()
+	p.decide(ctx, now, rest.asks, rest.out)
+	rest.deliver(out)
 }
 
 // expired reports whether the deadline of any of the asks has passed.

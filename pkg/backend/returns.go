@@ -54,11 +54,9 @@ func (l *Local) returnCharges(asks []algorithm.Ask, out []algorithm.Decision) {
 			if !decided(d) || !charged(&asks[i], d) {
 				continue
 			}
-			a := giveBack(&asks[i])
+			a := uncharge(&asks[i], d)
 			a.Key, a.Group = append([]byte(nil), a.Key...), int32(len(back))
 			back = append(back, a)
-			d.After = d.Before
-			d.Remaining = max(0, asks[i].Limit.Capacity-d.After)
 		}
 	}
 	if len(back) > 0 {

@@ -177,9 +177,7 @@ func (r *Redis) settle(ctx context.Context, asks []algorithm.Ask, out []algorith
 		}
 		for i := from; i < to; i++ {
 			if charged(&asks[i], &out[i]) {
-				undo, at = append(undo, giveBack(&asks[i])), append(at, i)
-				out[i].After = out[i].Before
-				out[i].Remaining = max(0, asks[i].Limit.Capacity-out[i].After)
+				undo, at = append(undo, uncharge(&asks[i], &out[i])), append(at, i)
 			}
 		}
 	}
@@ -198,7 +196,11 @@ func (r *Redis) settle(ctx context.Context, asks []algorithm.Ask, out []algorith
 	}
 }
 
-func giveBack(a *algorithm.Ask) algorithm.Ask {
+// uncharge shows a decision without what it has charged, and returns the ask that
+// gives that back.
+func uncharge(a *algorithm.Ask, d *algorithm.Decision) algorithm.Ask {
+	d.After = d.Before
+	d.Remaining = max(0, a.Limit.Capacity-d.After)
 	return algorithm.Ask{Key: a.Key, Limit: a.Limit, Hits: a.Hits, Mode: algorithm.GiveBack}
 }
 
