@@ -64,7 +64,7 @@ type metricFamily struct {
 }
 
 // closed are the labels whose values are few, and all seen here.
-var closed = []string{"outcome", "kind", "policy", "priority", "result", "store", "to"}
+var closed = []string{"denied_by", "outcome", "kind", "policy", "priority", "result", "store", "to"}
 
 func (m *metricFamily) row(name string) string {
 	var labels []string

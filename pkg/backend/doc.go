@@ -55,6 +55,6 @@
 //     the bucket's rim, and those of a window that has ended are not missed.
 //
 // The metrics ratelimitd_redis_undone_total and
-// ratelimitd_redis_undo_failed_total count both where the slots have decided; what
-// is given back after a denial by [Local] is counted nowhere.
+// ratelimitd_redis_undo_failed_total count what is given back and what is not, by
+// who denied the request: another slot, or [Local].
 package backend

@@ -74,7 +74,7 @@ func NewLocal(store decider, o LocalOptions) *Local {
 		home:     newHomecoming(memory, store, o.Registerer),
 		replicas: o.Replicas,
 		scratch:  sync.Pool{New: func() any { return new(subset) }},
-		returns:  newReturns(store),
+		returns:  newReturns(store, o.Registerer),
 	}
 }
 

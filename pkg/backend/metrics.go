@@ -4,6 +4,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/sony/gobreaker/v2"
+
+	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
 // durationBuckets reach from a decision in memory to a time-out, in seconds.
@@ -58,12 +60,39 @@ func newMemoryMetrics(reg prometheus.Registerer, keys func() int) *memoryMetrics
 }
 
 type redisMetrics struct {
-	duration                        prometheus.Observer
-	failures                        failures
-	up                              prometheus.Gauge
-	calls, asks                     prometheus.Counter
-	scriptLoads, undone, undoFailed prometheus.Counter
-	transitions                     transitions
+	duration    prometheus.Observer
+	failures    failures
+	up          prometheus.Gauge
+	calls, asks prometheus.Counter
+	scriptLoads prometheus.Counter
+	undos       undos
+	transitions transitions
+}
+
+// undos count charges that are given back since their request was denied.
+type undos struct{ undone, failed prometheus.Counter }
+
+// newUndos returns what counts those of requests that somebody denied: another
+// slot of the Cluster, or [Local].
+func newUndos(reg prometheus.Registerer, deniedBy string) undos {
+	counter := func(name, help string) prometheus.Counter {
+		return promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"denied_by": deniedBy}})
+	}
+	return undos{
+		undone: counter("ratelimitd_redis_undone_total", "Charges given back because the same request was denied, by another hash slot of the Cluster or locally."),
+		failed: counter("ratelimitd_redis_undo_failed_total", "Charges of requests that were denied which could not be given back, or not surely."),
+	}
+}
+
+// count counts what became of charges that were to be given back.
+func (u *undos) count(back []algorithm.Decision) {
+	for i := range back {
+		if back[i].Outcome == algorithm.Allowed {
+			u.undone.Inc()
+		} else {
+			u.failed.Inc()
+		}
+	}
 }
 
 // transitions count the new states of circuit breakers.
@@ -103,8 +132,7 @@ func newRedisMetrics(reg prometheus.Registerer) *redisMetrics {
 		calls:       counter("ratelimitd_redis_calls_total", "Script calls sent to Redis."),
 		asks:        counter("ratelimitd_redis_asks_total", "Keys asked for in those calls: the more for each call, the more was merged."),
 		scriptLoads: counter("ratelimitd_redis_script_loads_total", "Calls that carried the script's text because Redis did not hold it."),
-		undone:      counter("ratelimitd_redis_undone_total", "Charges given back because another hash slot of the Cluster denied the same request."),
+		undos:       newUndos(reg, "slot"),
 		transitions: newTransitions(reg),
-		undoFailed:  counter("ratelimitd_redis_undo_failed_total", "Charges that could not be given back, or not surely."),
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
@@ -17,26 +19,31 @@ type returns struct {
 	store decider
 	room  chan struct{}
 	going sync.WaitGroup
+	undos undos
 }
 
-func newReturns(store decider) returns {
-	return returns{store: store, room: make(chan struct{}, maxReturns)}
+func newReturns(store decider, reg prometheus.Registerer) returns {
+	return returns{store: store, room: make(chan struct{}, maxReturns), undos: newUndos(reg, "local")}
 }
 
 // close waits for what is on its way.
 func (r *returns) close() { r.going.Wait() }
 
-// send gives charges back, once. The asks must be the sender's no more.
+// send gives charges back, once, and counts what became of each. The asks must be
+// the sender's no more.
 func (r *returns) send(asks []algorithm.Ask) {
 	select {
 	case r.room <- struct{}{}:
 	default:
+		r.undos.failed.Add(float64(len(asks)))
 		return
 	}
 	r.going.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), homeTimeout)
 		defer cancel()
-		r.store.Decide(ctx, asks, make([]algorithm.Decision, len(asks)))
+		back := make([]algorithm.Decision, len(asks))
+		r.store.Decide(ctx, asks, back)
+		r.undos.count(back)
 		<-r.room
 	})
 }

@@ -8,18 +8,19 @@ import (
 )
 
 // What a part of the store has charged for a request that is then denied locally
-// it gets back; what it charged for one that passes stays.
+// it gets back, and metrics tell; what it charged for one that passes stays.
 func TestChargesOfLocalDenialsAreReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newSwitched(t)
-		p, _ := withLocal(t, store, 1)
+		p, reg := withLocal(t, store, 1)
 		wide, narrow := limitOf(t, "fixed_window", 10, aLongTime), limitOf(t, "fixed_window", 1, aLongTime)
-		store.failFor(func(a *algorithm.Ask) error {
+		away := func(a *algorithm.Ask) error {
 			if string(a.Key) == "away" || hashTag(string(a.Key)) == "away" {
 				return ErrTimeout
 			}
 			return nil
-		})
+		}
+		store.failFor(away)
 		for i, want := range []struct {
 			local algorithm.Outcome
 			used  int64 // of what the store decides
@@ -38,5 +39,17 @@ func TestChargesOfLocalDenialsAreReturned(t *testing.T) {
 				t.Errorf("request %d: the shadow limit stands at %d, want %d", i, got, i+1)
 			}
 		}
+		wantMetric(t, reg, "ratelimitd_redis_undone_total", 2)
+		wantMetric(t, reg, "ratelimitd_redis_undo_failed_total", 0)
+		store.failFor(func(a *algorithm.Ask) error {
+			if a.Mode == algorithm.GiveBack {
+				return ErrTimeout
+			}
+			return away(a)
+		})
+		decideAll(p, localAsk("there", wide, 1), localAsk("away", narrow, 1))
+		synctest.Wait()
+		wantMetric(t, reg, "ratelimitd_redis_undone_total", 2)
+		wantMetric(t, reg, "ratelimitd_redis_undo_failed_total", 1)
 	})
 }

@@ -211,7 +211,7 @@ func (r *Redis) undo(ctx context.Context, undo []algorithm.Ask) <-chan []algorit
 	select {
 	case r.undos <- struct{}{}:
 	default:
-		r.metrics.undoFailed.Add(float64(len(undo)))
+		r.metrics.undos.failed.Add(float64(len(undo)))
 		back <- make([]algorithm.Decision, len(undo))
 		return back
 	}
@@ -234,11 +234,9 @@ func (r *Redis) undoNow(ctx context.Context, undo []algorithm.Ask) []algorithm.D
 	}
 	back := make([]algorithm.Decision, len(undo))
 	s.run(back)
+	r.metrics.undos.count(back)
 	for i := range back {
-		if back[i].Outcome == algorithm.Allowed {
-			r.metrics.undone.Inc()
-		} else {
-			r.metrics.undoFailed.Inc()
+		if back[i].Outcome != algorithm.Allowed {
 			r.failing.Warn("a charge could not be given back", "reason", back[i].Err)
 		}
 	}
