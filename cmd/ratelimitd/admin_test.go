@@ -73,8 +73,8 @@ func TestAdminPagesOverTLS(t *testing.T) {
 func TestAdminPagesWithBadCertificates(t *testing.T) {
 	files := redistest.NewCertificates(t, t.TempDir())
 	for name, change := range map[string]func(*settings.Settings){
-		"admin_tls_cert_file, admin_tls_key_file: tls:":                          func(s *settings.Settings) { s.AdminTLSKeyFile = files.ClientKey },
-		"admin_tls_client_ca_file: " + files.ServerKey + " holds no certificate": func(s *settings.Settings) { s.AdminTLSClientCAFile = files.ServerKey },
+		"admin_tls_cert_file, admin_tls_key_file: " + files.ServerCert + " and " + files.ClientKey + " are no certificate and its key": func(s *settings.Settings) { s.AdminTLSKeyFile = files.ClientKey },
+		"admin_tls_client_ca_file: " + files.ServerKey + " holds no certificate":                                                       func(s *settings.Settings) { s.AdminTLSClientCAFile = files.ServerKey },
 	} {
 		s := settings.Default()
 		s.GRPCAddress, s.HTTPAddress, s.AdminAddress = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"

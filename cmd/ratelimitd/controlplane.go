@@ -46,7 +46,10 @@ func (m *Main) xdsOptions(policies *reload.Loader, registry prometheus.Registere
 		Registerer:   registry,
 	}
 	if s.XDSTLS {
-		o.TLS = &xds.TLS{CAFile: s.XDSTLSCAFile, CertFile: s.XDSTLSCertFile, KeyFile: s.XDSTLSKeyFile, ServerName: s.XDSTLSServerName}
+		o.TLS = &xds.TLS{
+			Files:      filesOf("xds_tls_", "ca_file", s.XDSTLSCAFile, s.XDSTLSCertFile, s.XDSTLSKeyFile),
+			ServerName: s.XDSTLSServerName,
+		}
 	}
 	return o
 }

@@ -97,7 +97,7 @@ func (m *Main) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if sockets.grpc, err = grpcCertificates(m.Settings, m.log).listener(sockets.grpc); err != nil {
+	if sockets.grpc, err = grpcSecurity(m.Settings).listener(sockets.grpc, m.log); err != nil {
 		return err
 	}
 	servers := &servers{
@@ -105,7 +105,7 @@ func (m *Main) Run(ctx context.Context) error {
 		http: web.NewServer(closing(ready, web.Public(m.publicOptions(rateLimit, ready, registry))), m.log),
 	}
 	if sockets.admin != nil {
-		if sockets.admin, err = adminCertificates(m.Settings, m.log).listener(sockets.admin); err != nil {
+		if sockets.admin, err = adminSecurity(m.Settings).listener(sockets.admin, m.log); err != nil {
 			return err
 		}
 		servers.admin = web.NewAdminServer(web.Admin(m.adminOptions(policies, ready, registry)), m.log)

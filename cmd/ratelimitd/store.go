@@ -85,9 +85,7 @@ func openRedis(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 	return backend.NewRedis(backend.RedisOptions{
 		Server: server,
 		TLS: backend.RedisTLS{
-			CAFile:     s.RedisTLSCAFile,
-			CertFile:   s.RedisTLSCertFile,
-			KeyFile:    s.RedisTLSKeyFile,
+			Files:      filesOf("redis_tls_", "ca_file", s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile),
 			ServerName: s.RedisTLSServerName,
 			SkipVerify: s.RedisTLSSkipVerify,
 		},

@@ -2,108 +2,76 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"sync"
 
+	"github.com/ratelimitd/ratelimitd/internal/certificates"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
 
-// certificates are the files of a socket that speaks TLS. They are renewed
-// while the program runs, so they are read for each connection, of which there
-// are few; while they are bad, or half replaced, the last good ones serve.
-type certificates struct {
-	prefix        string // of the names of the settings
-	cert, key, ca string // paths; no cert: no TLS
-	san           string // a DNS name that clients' certificates must have; "": any
-	protocols     []string
-	log           *slog.Logger
-	mu            sync.Mutex
-	good          *tls.Config // guarded by mu, as is complaint
-	complaint     string      // what was last logged; "": the files are good
+// security is how a socket speaks TLS.
+type security struct {
+	files     certificates.Files // without a certificate: no TLS
+	san       string             // a DNS name that clients' certificates must have; "": any
+	protocols []string
 }
 
-func adminCertificates(s *settings.Settings, log *slog.Logger) *certificates {
-	return &certificates{
-		prefix: "admin_tls_", cert: s.AdminTLSCertFile, key: s.AdminTLSKeyFile, ca: s.AdminTLSClientCAFile, log: log,
+func adminSecurity(s *settings.Settings) *security {
+	return &security{files: filesOf("admin_tls_", "client_ca_file", s.AdminTLSClientCAFile, s.AdminTLSCertFile, s.AdminTLSKeyFile)}
+}
+
+func grpcSecurity(s *settings.Settings) *security {
+	return &security{
+		files: filesOf("grpc_tls_", "client_ca_file", s.GRPCTLSClientCAFile, s.GRPCTLSCertFile, s.GRPCTLSKeyFile),
+		san:   s.GRPCTLSClientSAN, protocols: []string{"h2"},
 	}
 }
 
-func grpcCertificates(s *settings.Settings, log *slog.Logger) *certificates {
-	return &certificates{
-		prefix: "grpc_tls_", cert: s.GRPCTLSCertFile, key: s.GRPCTLSKeyFile, ca: s.GRPCTLSClientCAFile, san: s.GRPCTLSClientSAN,
-		protocols: []string{"h2"}, log: log,
+// filesOf names the files of settings that begin alike.
+func filesOf(prefix, authorities, ca, cert, key string) certificates.Files {
+	return certificates.Files{
+		CA: ca, CASetting: prefix + authorities,
+		Cert: cert, CertSetting: prefix + "cert_file",
+		Key: key, KeySetting: prefix + "key_file",
 	}
 }
 
 // listener adds TLS to a listener, if there is a certificate. The error is that
 // of files which are bad at the start.
-func (c *certificates) listener(l net.Listener) (net.Listener, error) {
-	if c.cert == "" {
+func (s *security) listener(l net.Listener, log *slog.Logger) (net.Listener, error) {
+	if s.files.Cert == "" {
 		return l, nil
 	}
-	config, err := c.read()
-	if err != nil {
+	source := certificates.NewSource(s.files, log)
+	if _, err := source.Current(); err != nil {
 		return nil, err
 	}
-	c.good = config
 	return tls.NewListener(l, &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current(), nil },
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			loaded, err := source.Current()
+			if err != nil {
+				return nil, err
+			}
+			return s.config(loaded), nil
+		},
 	}), nil
 }
 
-// current is what the files say, or said when they were last good.
-func (c *certificates) current() *tls.Config {
-	config, err := c.read()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil {
-		c.good, c.complaint = config, ""
-		return config
+func (s *security) config(loaded *certificates.Loaded) *tls.Config {
+	config := loaded.Server()
+	config.NextProtos = s.protocols
+	if s.san != "" {
+		config.VerifyConnection = s.checkName
 	}
-	if text := err.Error(); text != c.complaint {
-		c.complaint = text
-		c.log.Error("the certificates that were last good stay in use", "error", err)
-	}
-	return c.good
-}
-
-// read reads the files. Sessions are not resumed, so that what a client shows
-// is always judged by the files as they are.
-func (c *certificates) read() (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
-	if err != nil {
-		return nil, fmt.Errorf("%scert_file, %skey_file: %w", c.prefix, c.prefix, err)
-	}
-	config := &tls.Config{
-		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: c.protocols, SessionTicketsDisabled: true,
-	}
-	if c.ca == "" {
-		return config, nil
-	}
-	text, err := os.ReadFile(c.ca)
-	if err != nil {
-		return nil, fmt.Errorf("%sclient_ca_file: %w", c.prefix, err)
-	}
-	config.ClientCAs, config.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
-	if !config.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%sclient_ca_file: %s holds no certificate", c.prefix, c.ca)
-	}
-	if c.san != "" {
-		config.VerifyConnection = c.checkName
-	}
-	return config, nil
+	return config
 }
 
 // checkName refuses a client whose certificate is for another name.
-func (c *certificates) checkName(state tls.ConnectionState) error {
+func (s *security) checkName(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("the client shows no certificate")
 	}
-	return state.PeerCertificates[0].VerifyHostname(c.san)
+	return state.PeerCertificates[0].VerifyHostname(s.san)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratelimitd/ratelimitd/internal/certificates"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
@@ -182,12 +183,12 @@ func TestRedisClockChoosesCalendarWindows(t *testing.T) {
 func TestRedisOptionsThatCannotWork(t *testing.T) {
 	for want, o := range map[string]RedisOptions{
 		"redis: no address is given": {},
-		"redis: read the authorities to trust: open /nowhere.pem: no such file or directory": {
-			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: RedisTLS{CAFile: "/nowhere.pem"}},
-		"redis: read the client certificate: open /nowhere.pem: no such file or directory": {
-			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: RedisTLS{CertFile: "/nowhere.pem", KeyFile: "/nowhere.pem"}},
+		"redis: redis_tls_ca_file: /nowhere.pem: no such file or directory": {
+			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: RedisTLS{Files: certificates.Files{CA: "/nowhere.pem", CASetting: "redis_tls_ca_file"}}},
+		"redis: /nowhere.pem: no such file or directory": {
+			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: RedisTLS{Files: certificates.Files{Cert: "/nowhere.pem", Key: "/nowhere.pem"}}},
 		"redis: /dev/null holds no certificate in PEM form": {
-			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: RedisTLS{CAFile: "/dev/null"}},
+			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: RedisTLS{Files: certificates.Files{CA: "/dev/null"}}},
 	} {
 		if _, err := NewRedis(o); fmt.Sprint(err) != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -204,8 +205,9 @@ func TestRedisTLSTrustsOnlyItsAuthority(t *testing.T) {
 		want string
 	}{
 		"system's authorities":  {RedisTLS{}, "unknown authority"},
-		"another name":          {RedisTLS{CAFile: s.Certificates.CA, ServerName: "other.example"}, "other.example"},
-		"no client certificate": {RedisTLS{CAFile: s.Certificates.CA}, ""}, // the words depend on who is first to notice
+		"another name":          {RedisTLS{Files: certificates.Files{CA: s.Certificates.CA}, ServerName: "other.example"}, "other.example"},
+		"another authority":     {RedisTLS{Files: certificates.Files{CA: redistest.NewCertificates(t, t.TempDir()).CA}, AnyName: true}, "unknown authority"},
+		"no client certificate": {RedisTLS{Files: certificates.Files{CA: s.Certificates.CA}}, ""}, // the words depend on who is first to notice
 	} {
 		r, _ := openRedis(t, s.URL(), func(o *RedisOptions) { o.TLS = c.tls })
 		if d := ask1(t, r, "k", l, 1); d.Outcome != algorithm.Undecided || !strings.Contains(fmt.Sprint(d.Err), c.want) {

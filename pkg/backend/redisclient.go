@@ -2,10 +2,6 @@ package backend
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -22,46 +18,6 @@ const (
 
 // maxRedirects is how often a command follows MOVED and ASK within a Cluster.
 const maxRedirects = 3
-
-// RedisTLS are the files and names of encrypted connections. The zero value
-// trusts the system's authorities and shows no certificate.
-type RedisTLS struct {
-	// CAFile holds the certificates to trust, in place of the system's.
-	CAFile string
-
-	// CertFile and KeyFile are shown to servers that ask for them.
-	CertFile, KeyFile string
-
-	// ServerName is what the server's certificate has to be for, when that is
-	// not the host of its address.
-	ServerName string
-
-	// SkipVerify trusts every server. It is for tries only.
-	SkipVerify bool
-}
-
-// config reads the files.
-func (t RedisTLS) config() (*tls.Config, error) {
-	config := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.SkipVerify, MinVersion: tls.VersionTLS12}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the authorities to trust: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM form", t.CAFile)
-		}
-	}
-	if t.CertFile != "" || t.KeyFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the client certificate: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
-}
 
 // newClient returns a client that connects when it is first used. It never
 // sends a command twice by itself, but for MOVED and ASK.
@@ -96,11 +52,11 @@ func newClient(o RedisOptions) (redis.UniversalClient, error) {
 		ConnMaxIdleTime:       5 * time.Minute,
 	}
 	if o.Server.TLS {
-		config, err := o.TLS.config()
+		secure, err := newSecureDialer(&o)
 		if err != nil {
 			return nil, err
 		}
-		u.TLSConfig = config
+		u.Dialer = secure.dial
 	}
 	switch o.Server.Kind {
 	case RedisCluster:

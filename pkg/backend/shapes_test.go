@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ratelimitd/ratelimitd/internal/certificates"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
@@ -65,7 +66,7 @@ var shapes = []struct {
 	{"unix", single(redistest.Options{Unix: true, Password: "secret"}, nil)},
 	{"tls", single(redistest.Options{TLS: true, Password: "secret"}, func(o *RedisOptions, s *redistest.Server) {
 		c := s.Certificates
-		o.TLS = RedisTLS{CAFile: c.CA, CertFile: c.ClientCert, KeyFile: c.ClientKey, ServerName: "localhost"}
+		o.TLS = RedisTLS{Files: certificates.Files{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}, ServerName: "localhost"}
 	})},
 	{"sentinel", func(t *testing.T) *testStore {
 		s := redistest.StartSentinel(t, redistest.Options{Password: "secret"})

@@ -320,7 +320,8 @@ func redisRows(s *Settings) []Setting {
 		},
 		{
 			Name: "redis_tls_ca_file", target: &s.RedisTLSCAFile,
-			Doc: "A PEM file with the authorities that may sign Redis' certificate. Empty is the system's. TLS itself is switched on by rediss:// in redis_url.",
+			Doc: "A PEM file with the authorities that may sign Redis' certificate. Empty is the system's. TLS itself is switched on by rediss:// in redis_url. " +
+				"The files of redis_tls_… are read again for each connection; while they are bad, the last good ones serve, and the log says so.",
 		},
 		{
 			Name: "redis_tls_cert_file", target: &s.RedisTLSCertFile,

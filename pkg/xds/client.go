@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/ratelimitd/ratelimitd/internal/certificates"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 )
 
@@ -58,6 +59,9 @@ type Client struct {
 	node    *corev3.Node
 	metrics *metrics
 
+	// certificates are those of Options.TLS; nil: plaintext.
+	certificates *certificates.Source
+
 	// version is that of the last response that was taken, for those that are
 	// not.
 	version string
@@ -73,6 +77,9 @@ var errNotYet = errors.New("not connected yet")
 func New(o Options) (*Client, error) {
 	c := &Client{o: o, node: node(&o)}
 	c.down.Store(&errNotYet)
+	if o.TLS != nil {
+		c.certificates = certificates.NewSource(o.TLS.Files, o.Log)
+	}
 	c.metrics = newMetrics(c)
 	if err := o.Registerer.Register(c.metrics); err != nil {
 		return nil, fmt.Errorf("xds: %w", err)

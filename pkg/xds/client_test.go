@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/ratelimitd/ratelimitd/internal/certificates"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/internal/xdstest"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
@@ -295,7 +296,9 @@ func mutual(c *redistest.Certificates, most uint16) *tls.Config {
 }
 
 func secured(c *redistest.Certificates) func(*Options) {
-	return func(o *Options) { o.TLS = &TLS{CAFile: c.CA, CertFile: c.ClientCert, KeyFile: c.ClientKey} }
+	return func(o *Options) {
+		o.TLS = &TLS{Files: certificates.Files{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}}
+	}
 }
 
 func TestMutualTLS(t *testing.T) {
@@ -318,13 +321,13 @@ func TestMutualTLS(t *testing.T) {
 		{"by name", "localhost:" + port, func(*TLS) {}, ""},
 		{"another name is asked for", plane.Address, func(o *TLS) { o.ServerName = "localhost" }, ""},
 		{"a name that the certificate does not have", plane.Address, func(o *TLS) { o.ServerName = "other" }, "not other"},
-		{"the server's authority is unknown", plane.Address, func(o *TLS) { o.CAFile = others.CA }, "unknown authority"},
-		{"the system knows no such authority", plane.Address, func(o *TLS) { o.CAFile = "" }, "certificate"},
-		{"no certificate of the client", plane.Address, func(o *TLS) { o.CertFile, o.KeyFile = "", "" }, "certificate required"},
-		{"one of another authority", plane.Address, func(o *TLS) { o.CertFile, o.KeyFile = others.ClientCert, others.ClientKey }, "tls: "},
-		{"a file that is not there", plane.Address, func(o *TLS) { o.CAFile = "no.pem" }, "no.pem: no such file"},
-		{"a file that holds none", plane.Address, func(o *TLS) { o.CAFile = files.ServerKey }, "holds no certificate"},
-		{"a key of another certificate", plane.Address, func(o *TLS) { o.KeyFile = files.ServerKey }, "private key does not match"},
+		{"the server's authority is unknown", plane.Address, func(o *TLS) { o.CA = others.CA }, "unknown authority"},
+		{"the system knows no such authority", plane.Address, func(o *TLS) { o.CA = "" }, "certificate"},
+		{"no certificate of the client", plane.Address, func(o *TLS) { o.Cert, o.Key = "", "" }, "certificate required"},
+		{"one of another authority", plane.Address, func(o *TLS) { o.Cert, o.Key = others.ClientCert, others.ClientKey }, "tls: "},
+		{"a file that is not there", plane.Address, func(o *TLS) { o.CA = "no.pem" }, "no.pem: no such file"},
+		{"a file that holds none", plane.Address, func(o *TLS) { o.CA = files.ServerKey }, "holds no certificate"},
+		{"a key of another certificate", plane.Address, func(o *TLS) { o.Key = files.ServerKey }, "private key does not match"},
 		{"a server of TLS 1.2", old.Address, func(*TLS) {}, "protocol version"},
 	} {
 		t.Run(row.what, func(t *testing.T) {

@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"net"
-	"os"
 	"strings"
 	"time"
 
@@ -15,18 +12,15 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ratelimitd/ratelimitd/internal/certificates"
 )
 
-// TLS is how a control plane is trusted, and trusts this client. The files are
-// in PEM and read again for each connection, for they are replaced from time
-// to time.
+// TLS is how a control plane is trusted, and trusts this client.
 type TLS struct {
-	// CAFile holds the authorities that may sign the server's certificate;
-	// empty: those of the system.
-	CAFile string
-
-	// CertFile and KeyFile hold this client's certificate; both or none.
-	CertFile, KeyFile string
+	// Files are read again for each stream, for they are replaced from time to
+	// time.
+	certificates.Files
 
 	// ServerName is the name that the server's certificate must be for; empty:
 	// the host of the address.
@@ -43,13 +37,15 @@ const (
 )
 
 // dial prepares a connection. It is made when it is used first.
-func (o *Options) dial() (*grpc.ClientConn, error) {
-	secure := insecure.NewCredentials()
+func (c *Client) dial() (*grpc.ClientConn, error) {
+	o, secure := &c.o, insecure.NewCredentials()
 	if o.TLS != nil {
-		config, err := o.TLS.config()
+		loaded, err := c.certificates.Current()
 		if err != nil {
 			return nil, err
 		}
+		config := loaded.Client(o.TLS.ServerName)
+		config.MinVersion = tls.VersionTLS13
 		secure = credentials.NewTLS(config)
 	}
 	options := []grpc.DialOption{
@@ -70,27 +66,4 @@ func (o *Options) dial() (*grpc.ClientConn, error) {
 func dialTCP(ctx context.Context, address string) (net.Conn, error) {
 	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 20 * time.Second, Interval: 10 * time.Second, Count: 3}}
 	return d.DialContext(ctx, "tcp", address)
-}
-
-// config reads the files as they are now.
-func (t *TLS) config() (*tls.Config, error) {
-	config := &tls.Config{ServerName: t.ServerName, MinVersion: tls.VersionTLS13}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, err
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("%s holds no certificate in PEM form", t.CAFile)
-		}
-	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("%s, %s: %w", t.CertFile, t.KeyFile, err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }

@@ -29,7 +29,7 @@ const (
 // stream asks for policies and takes them until the stream ends. It reports
 // whether the server answered at all.
 func (c *Client) stream(ctx context.Context) (answered bool, err error) {
-	conn, err := c.o.dial()
+	conn, err := c.dial()
 	if err != nil {
 		return false, err
 	}

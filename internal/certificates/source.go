@@ -1,0 +1,70 @@
+package certificates
+
+import (
+	"log/slog"
+	"sync"
+)
+
+// Source reads files again for each connection, of which there are few. Safe
+// for concurrent use.
+type Source struct {
+	files Files
+	log   *slog.Logger
+
+	mu        sync.Mutex
+	good      *Loaded // guarded by mu, as is complaint; nil: none yet
+	complaint string  // what was last logged; "": the files are good
+}
+
+// NewSource returns a source that has read nothing yet. The log tells once of
+// files that have become bad, and of new ones.
+func NewSource(files Files, log *slog.Logger) *Source { return &Source{files: files, log: log} }
+
+// Current is what the files hold, or held when they were last good: they are
+// replaced one after the other, and not always at once. The error is that of
+// files which have never been good.
+func (s *Source) Current() (*Loaded, error) {
+	loaded, isNew, err := s.load()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil && isNew && s.good != nil:
+		s.log.Info("new certificates are in use", "files", s.files.paths())
+	case err != nil && s.good == nil:
+		return nil, err
+	case err != nil:
+		if text := err.Error(); text != s.complaint {
+			s.complaint = text
+			s.log.Error("the certificates that were last good stay in use", "error", err)
+		}
+		return s.good, nil
+	}
+	s.good, s.complaint = loaded, ""
+	return loaded, nil
+}
+
+// load reads the files. What is as before is not parsed again.
+func (s *Source) load() (loaded *Loaded, isNew bool, err error) {
+	texts, err := s.files.read()
+	if err != nil {
+		return nil, false, err
+	}
+	s.mu.Lock()
+	good := s.good
+	s.mu.Unlock()
+	if good != nil && good.texts.equal(&texts) {
+		return good, false, nil
+	}
+	loaded, err = s.files.parse(texts)
+	return loaded, true, err
+}
+
+func (f *Files) paths() []string {
+	var all []string
+	for _, path := range [...]string{f.Cert, f.Key, f.CA} {
+		if path != "" {
+			all = append(all, path)
+		}
+	}
+	return all
+}
