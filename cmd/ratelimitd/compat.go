@@ -18,12 +18,12 @@ import (
 // serveCompat answers in the place of envoyproxy/ratelimit, with its
 // environment.
 func serveCompat(logTo io.Writer) error {
+	ctx, stop := stopSignals()
+	defer stop()
 	s, notes, err := compat.Load(os.Environ())
 	if err != nil {
 		return err
 	}
-	ctx, stop := stopSignals()
-	defer stop()
 	return (&Main{Settings: &s.Settings, Compat: s, Notes: notes, LogTo: logTo}).Run(ctx)
 }
 

@@ -25,7 +25,10 @@ type needs struct {
 // needs are those of the settings.
 func (m *Main) needs() needs {
 	if c := m.Compat; c != nil {
-		return needs{policies: c.NeedsPolicies, anyDomain: c.NeedsPolicies, contact: true, storeNow: c.NeedsStoreAlways}
+		return needs{
+			policies: c.NeedsFirstState || c.NeedsPolicies, anyDomain: c.NeedsPolicies,
+			contact: c.NeedsFirstContact, storeNow: c.NeedsStoreAlways,
+		}
 	}
 	return needsOf(m.Settings.Readiness)
 }

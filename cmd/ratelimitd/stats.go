@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -58,7 +59,7 @@ func (m *Main) openStats(registry prometheus.Gatherer) (stats, error) {
 	o := nativeStats(m.Settings)
 	if m.Compat != nil {
 		var err error
-		if o, err = compatStats(&m.Compat.Stats); err != nil {
+		if o, err = compatStats(&m.Compat.Stats, m.log); err != nil {
 			return stats{}, err
 		}
 	}
@@ -110,7 +111,7 @@ func nativeStats(s *settings.Settings) statsOptions {
 }
 
 // compatStats are those of envoyproxy/ratelimit's environment.
-func compatStats(s *compat.Stats) (statsOptions, error) {
+func compatStats(s *compat.Stats, log *slog.Logger) (statsOptions, error) {
 	o := statsOptions{
 		tally: statsd.Options{NearLimitRatio: s.NearLimitRatio},
 		sender: statsd.SenderOptions{
@@ -138,13 +139,17 @@ func compatStats(s *compat.Stats) (statsOptions, error) {
 	}
 	o.address, o.path = s.PrometheusAddr, "/"+strings.TrimPrefix(s.PrometheusPath, "/")
 	o.exhibit = statsd.ExhibitOptions{Tags: s.ExtraTags, Milliseconds: s.Milliseconds}
-	if s.PrometheusRules != "" {
-		text, err := os.ReadFile(s.PrometheusRules)
-		if err != nil {
-			return o, fmt.Errorf("PROMETHEUS_MAPPER_YAML: %w", err)
-		}
-		o.exhibit.Mapping = string(text)
+	if s.PrometheusRules == "" {
+		return o, nil
 	}
+	text, err := os.ReadFile(s.PrometheusRules)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // Envoy Gateway names one that need not be mounted
+		log.Warn("there is no mapping for Prometheus, so the built-in one holds", "error", err)
+	case err != nil:
+		return o, fmt.Errorf("PROMETHEUS_MAPPER_YAML: %w", err)
+	}
+	o.exhibit.Mapping = string(text)
 	return o, nil
 }
 

@@ -15,12 +15,25 @@ func policy(domain, number string) string {
 	return "domain: " + domain + "\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: " + number + "}}]\n"
 }
 
+// askFor asks for a value of a domain's k.
+func (s *server) askFor(t *testing.T, domain string) (*rlsv3.RateLimitResponse, error) {
+	t.Helper()
+	return s.ask(t, &rlsv3.RateLimitRequest{Domain: domain, Descriptors: []*ratelimitv3.RateLimitDescriptor{
+		{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}},
+	}})
+}
+
+// limited reports whether a request for a domain's k is over its limit.
+func (s *server) limited(t *testing.T, domain string) bool {
+	t.Helper()
+	response, err := s.askFor(t, domain)
+	return err == nil && response.GetOverallCode() == rlsv3.RateLimitResponse_OVER_LIMIT
+}
+
 // limit is the number of requests that a domain's k may make, 0 where it has no limit.
 func (s *server) limit(t *testing.T, domain string) uint32 {
 	t.Helper()
-	response, err := s.ask(t, &rlsv3.RateLimitRequest{Domain: domain, Descriptors: []*ratelimitv3.RateLimitDescriptor{
-		{Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: "k", Value: "v"}}},
-	}})
+	response, err := s.askFor(t, domain)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
 // --compat does what the name does.
@@ -33,21 +31,6 @@ func TestFaultsStopTheStart(t *testing.T) {
 	if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), `PORT: "http"`) || !strings.Contains(string(out), "BACKEND_TYPE: memcache") {
 		t.Errorf("%v\n%s", err, out)
 	}
-}
-
-// The process is ready once Redis has answered; with policies of no domain only if it need not have one.
-func TestHealth(t *testing.T) {
-	port := redistest.FreePort(t)
-	s := launch(t, "ratelimit", nil, []string{"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + address(port)})
-	waitFor(t, "an answer", func() bool { return s.health() == http.StatusServiceUnavailable })
-	redistest.Start(t, redistest.Options{Port: port})
-	s.waitReady(t)
-
-	dir := t.TempDir()
-	s = launch(t, "ratelimit", nil, append(redis(t), "RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true"))
-	waitFor(t, "it to listen", func() bool { return s.health() == http.StatusServiceUnavailable })
-	write(t, filepath.Join(dir, "ratelimit/config/a.yaml"), policy("a", "1"))
-	s.waitReady(t)
 }
 
 // ratelimit_config_check and ratelimit_client, by their names.

@@ -15,6 +15,7 @@ type environment struct {
 	grpcTLS                   bool
 	grpcCert, grpcKey         string
 	grpcClientCA, grpcSAN     string
+	grpcServerCA              string
 
 	logLevel, logFormat string
 

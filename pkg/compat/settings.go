@@ -24,9 +24,11 @@ type Settings struct {
 	// MergeDomains lets several files have policies of one domain.
 	MergeDomains bool
 
-	// NeedsPolicies and NeedsStoreAlways say what the process needs to be
-	// ready: policies of a domain; a store that answers now, and not only once.
-	NeedsPolicies, NeedsStoreAlways bool
+	// NeedsFirstState, NeedsPolicies, NeedsFirstContact and NeedsStoreAlways say
+	// what the process needs to be ready: that a control plane has sent policies,
+	// if only that there are none; policies of a domain; a store that has answered
+	// once; one that answers now.
+	NeedsFirstState, NeedsPolicies, NeedsFirstContact, NeedsStoreAlways bool
 
 	// KeyPrefix begins every key in Redis.
 	KeyPrefix string
@@ -76,13 +78,15 @@ const longestWait = time.Second
 // settings translates. What is wrong is added to the faults.
 func (e *environment) settings(set map[string]string, f *faults) *Settings {
 	s := &Settings{
-		Settings:         *settings.Default(),
-		Files:            e.files(),
-		MergeDomains:     e.merge,
-		NeedsPolicies:    e.healthyWithConfig,
-		NeedsStoreAlways: e.redisActive,
-		KeyPrefix:        e.keyPrefix,
-		OnlyOver:         e.onlyOver, Shadow: e.shadow, Quota: e.quota,
+		Settings:          *settings.Default(),
+		Files:             e.files(),
+		MergeDomains:      e.merge,
+		NeedsFirstState:   e.configType == configXDS && !e.forceStart,
+		NeedsPolicies:     e.healthyWithConfig,
+		NeedsFirstContact: !e.forceStart,
+		NeedsStoreAlways:  e.redisActive,
+		KeyPrefix:         e.keyPrefix,
+		OnlyOver:          e.onlyOver, Shadow: e.shadow, Quota: e.quota,
 		Stats:   e.stats,
 		Tracing: e.tracing,
 	}

@@ -42,7 +42,7 @@ func (s *Stats) rows() []Row {
 		{Name: "PROMETHEUS_PATH", Default: "/metrics", target: &s.PrometheusPath, Doc: "On which page."},
 		{
 			Name: "PROMETHEUS_MAPPER_YAML", target: &s.PrometheusRules, Doc: "A mapping file of statsd_exporter, in place of the built-in one.",
-			Fate: Better, How: "a file with a mistake stops the start",
+			Fate: Better, How: "for a file that is not there the built-in one holds; one with a mistake stops the start",
 		},
 		{Name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", Default: "false", target: &s.Milliseconds, Doc: "Response times in milliseconds, not seconds, by the built-in mapping."},
 		{Name: "NEAR_LIMIT_RATIO", Default: "0.8", target: &s.NearLimitRatio, Doc: "From which part of a limit on hits count as near_limit."},

@@ -53,6 +53,10 @@ func (e *environment) listenerRows() []Row {
 			Name: "GRPC_CLIENT_TLS_CACERT", target: &e.grpcClientCA, Doc: "Who signs the certificates of clients, which must then have one.",
 			Fate: Better, How: "nobody else may: the authorities of the system are not added",
 		},
+		{
+			Name: "GRPC_SERVER_TLS_CA_CERT", target: &e.grpcServerCA, Doc: "Not read there, though Envoy Gateway sets it.",
+			Fate: Ignored, How: "as there, so that clients need no certificate; GRPC_CLIENT_TLS_CACERT is what asks them for one",
+		},
 		{Name: "GRPC_CLIENT_TLS_SAN", target: &e.grpcSAN, Doc: "The DNS name that the certificates of clients must have."},
 	}
 }
@@ -70,8 +74,9 @@ func (e *environment) policyRows() []Row {
 	return []Row{
 		{Name: "CONFIG_TYPE", Default: "FILE", target: &e.configType, Doc: "Where policies come from: FILE, or GRPC_XDS_SOTW."},
 		{
-			Name: "FORCE_START_WITHOUT_INITIAL_CONFIG", Default: "false", target: &e.forceStart, Doc: "Open the ports before there are policies.",
-			Fate: Ignored, How: "ports open at once anyway; HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED says when the process is ready",
+			Name: "FORCE_START_WITHOUT_INITIAL_CONFIG", Default: "false", target: &e.forceStart, Doc: "Start before a control plane has sent policies.",
+			Fate: Better, How: "with it the process is ready before Redis is there, too, so that no probe restarts it because something else is late: until then calls fail at once, which Envoy takes as it takes having no replica. " +
+				"With REDIS_HEALTH_CHECK_ACTIVE_CONNECTION or HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED it waits all the same",
 		},
 		{
 			Name: "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", Default: "false", target: &e.healthyWithConfig,
