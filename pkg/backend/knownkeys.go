@@ -30,6 +30,8 @@ type knownPart struct {
 	gaveBackAt time.Time // what was asked before may know a key by what it no longer holds
 	counted    int       // of both maps
 
+	expired, overwritten, withoutRoom uint64 // see KnownOverStats
+
 	_ [64]byte // a part has cache lines of its own
 }
 
@@ -82,7 +84,13 @@ func (k *knownKeys) add(asked time.Time, a *algorithm.Ask, d *algorithm.Decision
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn(asked)
-	if !asked.After(p.gaveBackAt) || len(p.new) >= p.most {
+	switch _, known := p.new[string(a.Key)]; {
+	case !asked.After(p.gaveBackAt):
+		return
+	case known:
+		p.overwritten++
+	case len(p.new) >= p.most:
+		p.withoutRoom++
 		return
 	}
 	p.new[string(a.Key)] = denial{asked: asked, limit: a.Limit, hits: a.Hits, decision: *d}
@@ -106,6 +114,7 @@ func (p *knownPart) turn(now time.Time) {
 	if now.Sub(p.turned) < maxKnown {
 		return
 	}
+	p.expired += uint64(len(p.old))
 	clear(p.old)
 	p.new, p.old = p.old, p.new
 	p.turned = now
@@ -117,6 +126,20 @@ func (p *knownPart) count() {
 	n := len(p.new) + len(p.old)
 	p.all.total.Add(int64(n - p.counted))
 	p.counted = n
+}
+
+// stats returns what is known of all parts.
+func (k *knownKeys) stats() KnownOverStats {
+	s := KnownOverStats{Keys: int(k.total.Load())}
+	for i := range k.parts {
+		p := &k.parts[i]
+		p.mu.Lock()
+		s.Expired += p.expired
+		s.Overwritten += p.overwritten
+		s.WithoutRoom += p.withoutRoom
+		p.mu.Unlock()
+	}
+	return s
 }
 
 // lasts is how long after the store was asked the denial holds.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,6 +58,26 @@ type KnownOver struct {
 	reference bool
 	scratch   sync.Pool // *remainder
 	refused   prometheus.Counter
+	lookups   atomic.Uint64 // of what does not give hits back
+	hits      atomic.Uint64
+}
+
+// KnownOverStats tell how a [KnownOver] was used since it was made. What was
+// looked up and no hit was asked of the store.
+type KnownOverStats struct {
+	Keys          int    // remembered now, also what is not worth knowing any more
+	Lookups, Hits uint64 // asks, and those of them that were refused
+	Expired       uint64 // keys dropped for their age
+	Overwritten   uint64 // denials that took the place of an older one
+	WithoutRoom   uint64 // denials not remembered for want of room
+}
+
+// Stats returns how it was used until now.
+func (k *KnownOver) Stats() KnownOverStats {
+	s := k.known.stats()
+	s.Hits = k.hits.Load() // first: a hit was looked up before
+	s.Lookups = k.lookups.Load()
+	return s
 }
 
 // WithKnownOver stacks the memory on a store.
@@ -78,11 +99,14 @@ func WithKnownOver(next decider, o KnownOverOptions) *KnownOver {
 func (k *KnownOver) Decide(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
 	out = out[:len(asks)]
 	now := time.Now()
+	lookups := uint64(len(asks))
 	for i := range asks {
 		if asks[i].Mode == algorithm.GiveBack {
 			k.known.forget(asks[i].Key, now)
+			lookups--
 		}
 	}
+	k.lookups.Add(lookups)
 	rest := k.scratch.Get().(*remainder)
 	refused := 0
 	if !k.known.empty() {
@@ -93,6 +117,7 @@ func (k *KnownOver) Decide(ctx context.Context, asks []algorithm.Ask, out []algo
 		k.learn(now, asks, out)
 	} else {
 		k.refused.Add(float64(refused))
+		k.hits.Add(uint64(refused))
 		if rest.collect(asks); len(rest.asks) > 0 {
 			k.next.Decide(ctx, rest.asks, rest.out)
 			k.learn(now, rest.asks, rest.out)

@@ -112,7 +112,7 @@ func TestKnownOver(t *testing.T) {
 			{0, []algorithm.Ask{with(ask("a", hour, 2), func(a *algorithm.Ask) { a.Mode = algorithm.GiveBack })}, "ok:1", 1},
 			{0, []algorithm.Ask{ask("a", hour, 2)}, "over:1", 1},
 			{0, []algorithm.Ask{ask("a", hour, 1)}, "ok:0", 1}, // less than what was refused
-			{0, []algorithm.Ask{ask("t", brief, 1)}, "ok:0", 1},
+			{time.Millisecond, []algorithm.Ask{ask("t", brief, 1)}, "ok:0", 1}, // later than what was given back
 			{0, []algorithm.Ask{ask("t", brief, 1)}, "over:0", 1},
 			{299 * time.Millisecond, []algorithm.Ask{ask("t", brief, 1)}, "over:0", 0},
 			{time.Millisecond, []algorithm.Ask{ask("t", brief, 1)}, "ok:0", 1}, // no longer than the retry-after
@@ -302,5 +302,48 @@ func TestKnownOverByReference(t *testing.T) {
 				t.Errorf("step %d: %d asked, %+v", i, store.asked, out)
 			}
 		}
+	})
+}
+
+// What is looked up is a hit or goes to the store, and what is remembered ends as
+// one that is too old, is written over, or finds no room.
+func TestKnownOverTellsHowItWasUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(MemoryOptions{})
+		defer m.Close()
+		k := WithKnownOver(m, KnownOverOptions{MaxKeys: 128}) // one key a part
+		l := limitOf(t, "fixed_window", 1, time.Hour)
+		want := func(want KnownOverStats) {
+			t.Helper()
+			if got := k.Stats(); got != want {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		}
+		ask1(t, k, "a", l, 1)
+		want(KnownOverStats{Lookups: 1})
+		ask1(t, k, "a", l, 2)
+		ask1(t, k, "a", l, 2)
+		ask1(t, k, "a", l, 3)
+		want(KnownOverStats{Lookups: 4, Hits: 2, Keys: 1})
+		ask1(t, k, "a", l, 1) // less than what was refused
+		want(KnownOverStats{Lookups: 5, Hits: 2, Keys: 1, Overwritten: 1})
+		k.Decide(context.Background(), []algorithm.Ask{{Key: []byte("b"), Limit: l, Hits: 1, Mode: algorithm.GiveBack}}, make([]algorithm.Decision, 1))
+		want(KnownOverStats{Lookups: 5, Hits: 2, Keys: 1, Overwritten: 1})
+		time.Sleep(time.Millisecond) // what is asked as hits are given back is not remembered
+		for i := range 1000 {
+			ask1(t, k, fmt.Sprint(i), l, 2)
+		}
+		got := k.Stats()
+		if got.Keys > 64 || got.WithoutRoom != uint64(1001-got.Keys) {
+			t.Errorf("%+v after a thousand keys", got)
+		}
+		time.Sleep(3 * time.Second)
+		for range 2 {
+			for i := range 1000 {
+				k.known.over(time.Now(), &algorithm.Ask{Key: fmt.Append(nil, i)}, nil)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		want(KnownOverStats{Lookups: 1005, Hits: 2, Overwritten: 1, Expired: uint64(got.Keys), WithoutRoom: got.WithoutRoom})
 	})
 }

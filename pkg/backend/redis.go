@@ -69,7 +69,8 @@ type Redis struct {
 	failing *sparingLog
 	health  *health
 
-	inspector *inspector
+	inspector   *inspector
+	connections *connections
 }
 
 // slack is how long Redis keeps a key after its state has come to equal one
@@ -91,6 +92,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	client.AddHook(recoverHook{})
+	counted := new(connections)
 	sum := sha1.Sum([]byte(algorithm.Script))
 	r := &Redis{
 		client:  client,
@@ -102,8 +104,14 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 		budget:  o.Budget,
 		metrics: newRedisMetrics(o.Registerer),
 		failing: newSparingLog(o.Log, time.Second),
+
+		connections: counted,
 	}
-	r.cluster, _ = client.(*redis.ClusterClient)
+	if r.cluster, _ = client.(*redis.ClusterClient); r.cluster != nil {
+		r.cluster.OnNewNode(func(node *redis.Client) { node.AddHook(counted) })
+	} else {
+		client.AddHook(counted)
+	}
 	r.inspector = newInspector(o.Registerer, r.log)
 	showBreakers(o.Registerer, r.breakersShut)
 	r.health = watch(r.connect, r.metrics.up, r.log)
