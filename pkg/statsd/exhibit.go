@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/statsd_exporter/pkg/mapper"
@@ -39,7 +38,7 @@ type Exhibit struct {
 	mapper  *mapper.MetricMapper
 	tags    prometheus.Labels
 	sources []Source
-	times   shown
+	times   []*shownTimes
 
 	mu    sync.Mutex // one scrape at a time
 	known map[string]shown
@@ -52,34 +51,12 @@ func NewExhibit(t *Tally, o ExhibitOptions) (*Exhibit, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Exhibit{tally: t, mapper: m, tags: make(prometheus.Labels), sources: o.Sources, times: show(m, timesName, mapper.MetricTypeObserver)}
+	e := &Exhibit{tally: t, mapper: m, tags: make(prometheus.Labels), sources: o.Sources}
 	for name, value := range o.Tags {
 		e.tags[mapper.EscapeMetricName(name)] = value
 	}
-	if bounds := e.bounds(); bounds != nil {
-		t.times.divide(bounds)
-	}
+	e.times = e.showTimes(t.calls)
 	return e, nil
-}
-
-// bounds are the buckets of times, if they are shown in buckets.
-func (e *Exhibit) bounds() []float64 {
-	m := e.times.mapping
-	observer, bounds := e.mapper.Defaults.ObserverType, e.mapper.Defaults.HistogramOptions.Buckets
-	if m != nil && m.ObserverType != mapper.ObserverTypeDefault {
-		observer = m.ObserverType
-	}
-	if m != nil && m.HistogramOptions != nil && len(m.HistogramOptions.Buckets) > 0 {
-		bounds = m.HistogramOptions.Buckets
-	}
-	if observer != mapper.ObserverTypeHistogram {
-		return nil
-	}
-	scaled := make([]float64, len(bounds))
-	for i, bound := range bounds {
-		scaled[i] = bound / e.times.scale // milliseconds
-	}
-	return scaled
 }
 
 // Describe implements [prometheus.Collector]: what there is is known only when
@@ -143,7 +120,9 @@ func (e *Exhibit) Collect(out chan<- prometheus.Metric) {
 			out <- m
 		}
 	}
-	e.collectTimes(out)
+	for _, t := range e.times {
+		e.collectTimes(out, t)
+	}
 	e.tally.forget()
 }
 
@@ -161,41 +140,4 @@ func (e *Exhibit) describe(s *shown) *prometheus.Desc {
 	labels := maps.Clone(e.tags)
 	maps.Copy(labels, s.labels)
 	return prometheus.NewDesc(s.name, s.help, nil, labels)
-}
-
-// collectTimes tells how long requests took.
-func (e *Exhibit) collectTimes(out chan<- prometheus.Metric) {
-	if e.times.hidden {
-		return
-	}
-	d := e.describe(&e.times)
-	count, sum, buckets := e.tally.times.divided(e.times.scale)
-	var m prometheus.Metric
-	var err error
-	if buckets != nil {
-		m, err = prometheus.NewConstHistogram(d, count, sum, buckets)
-	} else {
-		m, err = prometheus.NewConstSummary(d, count, sum, e.quantiles())
-	}
-	if err == nil {
-		out <- m
-	}
-}
-
-// quantiles are those of the requests since the last time.
-func (e *Exhibit) quantiles() map[float64]float64 {
-	sample, _ := e.tally.times.take()
-	slices.Sort(sample)
-	wanted := e.mapper.Defaults.SummaryOptions.Quantiles
-	if m := e.times.mapping; m != nil && m.SummaryOptions != nil && len(m.SummaryOptions.Quantiles) > 0 {
-		wanted = m.SummaryOptions.Quantiles
-	}
-	quantiles := make(map[float64]float64)
-	for _, q := range wanted {
-		if len(sample) > 0 {
-			at := min(len(sample)-1, int(q.Quantile*float64(len(sample))))
-			quantiles[q.Quantile] = float64(sample[at]) / float64(time.Millisecond) * e.times.scale
-		}
-	}
-	return quantiles
 }

@@ -27,6 +27,7 @@ func scrape(t *testing.T, tally *Tally, o ExhibitOptions) string {
 	}
 	tally.Answered(4*time.Millisecond, 3)
 	tally.Answered(70*time.Millisecond, 1)
+	tally.Called("Check", 8*time.Millisecond)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(e)
 	return read(t, registry)
@@ -51,7 +52,7 @@ descriptors:
   - {key: path, value: /api, descriptors: [{key: user, rate_limit: *l, descriptors: [{key: method, rate_limit: *l}]}]}
 `
 	rules := compile(t, policy)
-	tally := NewTally(Options{})
+	tally := NewTally(Options{Methods: []string{"Check", "List"}})
 	s := tally.Sheet(rules)
 	for range 3 {
 		ask(t, s, rules, "edge", entriesOf("user=u"))
@@ -99,6 +100,7 @@ func TestScrape(t *testing.T) {
 		"tags":         {Tags: map[string]string{"zone": "z1", "the app": "rl"}, Sources: sources},
 		"own":          {Mapping: mappings},
 		"summary":      {Mapping: "mappings: []\n"},
+		"together":     {Mapping: "mappings: [{match: ratelimit_server.*.response_time, name: took, observer_type: histogram}]\n"},
 	} {
 		got, path := scrape(t, busy(t), o), filepath.Join("testdata", name+".txt")
 		if *update {

@@ -63,13 +63,18 @@ func cleanTag(text string) string {
 	}, text)
 }
 
+// tagging is how lines say the tags of all metrics.
+type tagging struct {
+	suffix, tags string            // after a name, and at the end of a line
+	own          map[string]string // with mogrifiers, to which tags of the next line are added
+}
+
 // writer gathers lines and writes as many at once as the network takes.
 type writer struct {
-	conn         net.Conn
-	suffix, tags string
-	most         int // bytes at once
-	mogrifiers   []Mogrifier
-	own          map[string]string // tags that are beside those of the next line
+	tagging
+	conn       net.Conn
+	most       int // bytes at once
+	mogrifiers []Mogrifier
 
 	next    []byte // the line that is being made
 	ready   []byte
@@ -78,7 +83,7 @@ type writer struct {
 }
 
 func (s *Sender) writer() *writer {
-	w := &writer{conn: s.conn, suffix: s.suffix, tags: s.tags, most: segment, mogrifiers: s.options.Mogrifiers, own: s.options.Tags}
+	w := &writer{conn: s.conn, tagging: tagging{suffix: s.suffix, tags: s.tags, own: s.options.Tags}, most: segment, mogrifiers: s.options.Mogrifiers}
 	if s.options.Network == UDP {
 		w.most = datagram
 	}

@@ -36,6 +36,10 @@ type Metric struct {
 	Name  string
 	Value float64
 	Gauge bool // else it is a counter, and Value all that it counted
+
+	// Bare is without the tags of all metrics where they would be part of its
+	// name, or of its line.
+	Bare bool
 }
 
 // SenderOptions say what a [Sender] sends, and where to.
@@ -144,6 +148,11 @@ func (s *Sender) try(ctx context.Context) error {
 
 // metric writes what a source tells.
 func (s *Sender) metric(w *writer, m Metric) {
+	if m.Bare {
+		tagged := w.tagging
+		w.tagging = tagging{}
+		defer func() { w.tagging = tagged }()
+	}
 	if m.Gauge {
 		w.line(appendGauge(w.room(m.Name), m.Value), nil)
 		return
@@ -157,12 +166,14 @@ func (s *Sender) metric(w *writer, m Metric) {
 	}
 }
 
-// times writes how long requests took, in whole milliseconds: a sample, with its
-// rate.
+// times writes how long the calls of each method took, in whole milliseconds: a
+// sample, with its rate.
 func (s *Sender) times(w *writer) {
-	sample, seen := s.tally.times.take()
-	for _, took := range sample {
-		w.line(appendTime(w.room(timesName), took, float64(len(sample))/float64(seen)), nil)
+	for _, c := range s.tally.calls {
+		sample, seen := c.times.take()
+		for _, took := range sample {
+			w.line(appendTime(w.room(c.timesName), took, float64(len(sample))/float64(seen)), nil)
+		}
 	}
 }
 

@@ -74,7 +74,7 @@ func listenUDP(t *testing.T) (string, func(begin string) string) {
 func TestSendOverUDP(t *testing.T) {
 	address, next := listenUDP(t)
 	rules := compile(t, namesPolicy)
-	tally := NewTally(Options{})
+	tally := NewTally(Options{Methods: []string{"Check"}})
 	s := tally.Sheet(rules)
 	ask(t, s, rules, "sn", entriesOf("plain=v"))
 	ask(t, s, rules, "sn", entriesOf("plain=v"))
@@ -94,14 +94,17 @@ func TestSendOverUDP(t *testing.T) {
 	tally.Failed(false)
 	tally.Shadowed()
 	tally.Answered(3*time.Millisecond, 2)
+	tally.Called("Check", 7*time.Millisecond)
+	tally.Called("Watch", time.Hour) // not one that is counted
 	want := []string{
 		"ratelimit.service.call.should_rate_limit.redis_error:1|c", "ratelimit.service.call.should_rate_limit.service_error:1|c",
-		"ratelimit.service.global_shadow_mode:1|c", "ratelimit_server.ShouldRateLimit.response_time:3|ms", "ratelimit_server.ShouldRateLimit.response_time:3|ms",
+		"ratelimit.service.global_shadow_mode:1|c",
+		"ratelimit_server.Check.response_time:7|ms", "ratelimit_server.Check.total_requests:1|c", "ratelimit_server.ShouldRateLimit.response_time:3|ms", "ratelimit_server.ShouldRateLimit.response_time:3|ms",
 		"ratelimit_server.ShouldRateLimit.total_requests:2|c",
 	}
 	var got []string
 	for len(got) < len(want) {
-		if line := next("ratelimit"); !strings.HasSuffix(line, "|g") && !strings.HasPrefix(line, rulePrefix) {
+		if line := next("ratelimit"); !strings.HasSuffix(line, "|g") && !strings.HasPrefix(line, rulePrefix) && !strings.HasPrefix(line, "ratelimit.go.") {
 			got = append(got, line)
 		}
 	}
@@ -130,14 +133,43 @@ func TestTags(t *testing.T) {
 	}
 }
 
+// What has no tags has none in either form, and the next line has them again.
+func TestBareMetrics(t *testing.T) {
+	m, err := NewMogrifier("^loads$", "l", map[string]string{"kind": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []SenderOptions{{}, {Dog: true}, {Dog: true, Mogrifiers: []Mogrifier{m}}} {
+		var next func(string) string
+		o.Address, next = listenUDP(t)
+		o.Network, o.Tags = UDP, map[string]string{"host": "h"}
+		o.Sources = []Source{func(tell func(Metric)) {
+			tell(Metric{Name: "reserved_tag", Value: 1, Bare: true})
+			tell(Metric{Name: "reserved", Value: 1, Gauge: true})
+		}}
+		run(t, NewTally(Options{}), o)
+		if got := next("reserved_tag"); got != "reserved_tag:1|c" {
+			t.Error(got)
+		}
+		want := "reserved.__host=h:1|g"
+		if o.Dog {
+			want = "reserved:1|g|#host:h"
+		}
+		if got := next("reserved"); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // Of many times some are sent, with their part of all.
 func TestTimesAreSampled(t *testing.T) {
 	address, next := listenUDP(t)
 	tally := NewTally(Options{})
 	tally.Answered(2500*time.Microsecond, 4*kept)
 	run(t, tally, SenderOptions{Network: UDP, Address: address})
+	const name = "ratelimit_server.ShouldRateLimit.response_time"
 	for range kept {
-		if got := next(timesName); got != timesName+":2|ms|@0.25" {
+		if got := next(name); got != name+":2|ms|@0.25" {
 			t.Fatal(got)
 		}
 	}

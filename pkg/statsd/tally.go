@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
@@ -41,17 +40,19 @@ type Options struct {
 	// one domain. What would be one more is counted under the rule's name and
 	// _overflow. 0 means [DefaultMaxNames].
 	MaxNames int
+
+	// Methods are those of gRPC whose calls are counted besides ShouldRateLimit.
+	Methods []string
 }
 
 // Tally counts what is decided. It is safe for concurrent use.
 type Tally struct {
 	options Options
+	calls   []*calls // of ShouldRateLimit, then of the other methods
 
-	requests     atomic.Uint64
 	storeErrors  atomic.Uint64
 	otherErrors  atomic.Uint64
 	globalShadow atomic.Uint64
-	times        times
 
 	sent  sentTotals   // belongs to the sink
 	taken atomic.Int64 // names that have values of requests in them
@@ -81,7 +82,11 @@ type single struct {
 func NewTally(o Options) *Tally {
 	o.NearLimitRatio = cmp.Or(o.NearLimitRatio, DefaultNearLimitRatio)
 	o.MaxNames = cmp.Or(max(o.MaxNames, 0), DefaultMaxNames)
-	return &Tally{options: o, all: make(map[string]*named), families: make(map[string]*family), unknown: make(map[string]*single)}
+	t := &Tally{options: o, all: make(map[string]*named), families: make(map[string]*family), unknown: make(map[string]*single)}
+	for _, method := range append([]string{shouldRateLimit}, o.Methods...) {
+		t.calls = append(t.calls, newCalls(method))
+	}
+	return t
 }
 
 // Sheet counts by one set of rules. It is safe for concurrent use.
@@ -190,12 +195,6 @@ func (t *Tally) UnknownDomain(domain []byte, n int) {
 		}
 	}
 	c.Add(uint64(n))
-}
-
-// Answered counts requests that were answered together, and the time it took.
-func (t *Tally) Answered(took time.Duration, requests int) {
-	t.requests.Add(uint64(requests))
-	t.times.add(took, requests)
 }
 
 // Failed counts a request that was answered with an error, which is the

@@ -9,8 +9,6 @@ import (
 const (
 	rulePrefix    = "ratelimit.service.rate_limit."
 	unknownSuffix = ".domain_not_found"
-	requestsName  = "ratelimit_server.ShouldRateLimit.total_requests"
-	timesName     = "ratelimit_server.ShouldRateLimit.response_time"
 )
 
 // counter is a counter as a sink sees it.
@@ -21,7 +19,7 @@ type counter struct {
 }
 
 // tally's own counters, and what was sent of each.
-type sentTotals struct{ requests, storeErrors, otherErrors, globalShadow uint64 }
+type sentTotals struct{ storeErrors, otherErrors, globalShadow uint64 }
 
 // each calls tell for every counter that counted something since it was sent, or
 // for all that ever counted something. No lock is held meanwhile.
@@ -31,12 +29,14 @@ func (t *Tally) each(all bool, tell func(counter)) {
 			tell(counter{name, total, sent})
 		}
 	}
+	for _, c := range t.calls {
+		changed(c.requestsName, &c.requests, &c.sent)
+	}
 	for _, c := range []struct {
 		name string
 		n    *atomic.Uint64
 		sent *uint64
 	}{
-		{requestsName, &t.requests, &t.sent.requests},
 		{"ratelimit.service.call.should_rate_limit.redis_error", &t.storeErrors, &t.sent.storeErrors},
 		{"ratelimit.service.call.should_rate_limit.service_error", &t.otherErrors, &t.sent.otherErrors},
 		{"ratelimit.service.global_shadow_mode", &t.globalShadow, &t.sent.globalShadow},
