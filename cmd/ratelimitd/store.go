@@ -89,6 +89,11 @@ func openRedis(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 			ServerName: s.RedisTLSServerName,
 			SkipVerify: s.RedisTLSSkipVerify,
 		},
+		LoginFiles: backend.RedisLoginFiles{
+			Redis:    s.RedisPasswordFile,
+			Sentinel: s.RedisSentinelPasswordFile,
+			WithUser: s.RedisPasswordFilesHaveUser,
+		},
 		DialTimeout: s.RedisDialTimeout,
 		Budget:      s.StoreTimeout,
 		ReadTimeout: max(backend.DefaultReadTimeout, s.StoreTimeout),

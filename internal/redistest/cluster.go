@@ -13,31 +13,28 @@ import (
 // slots is how many hash slots every Redis Cluster has.
 const slots = 16384
 
-// Cluster is a Redis Cluster without replicas. Its methods are for the test's
+// Cluster is a Redis Cluster. Its methods are for the test's
 // own goroutine.
 type Cluster struct {
 	// Masters share the slots evenly, in order, until slots are moved.
 	Masters []*Server
+
+	// Replicas are those of the first master, of the second, and so on.
+	Replicas []*Server
 
 	ids     []string // the masters' names within the Cluster
 	options Options
 }
 
 // StartCluster starts a Cluster of three masters, which keeps serving the slots
-// that are left when a node is gone. Of the options, TLS and Unix are not for
-// this shape.
+// that are left when a node is gone, with Replicas for each. Of the options, TLS
+// and Unix are not for this shape.
 func StartCluster(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	c := &Cluster{options: options}
 	const masters = 3
 	for range masters {
-		dir := tempDir(t)
-		node := start(t, dir, options, func(bus int) []string {
-			return []string{
-				"cluster-enabled yes", "cluster-config-file " + nodesFile(dir), "cluster-node-timeout 2000",
-				fmt.Sprintf("cluster-port %d", bus), "cluster-require-full-coverage no", "cluster-allow-reads-when-down no",
-			}
-		})
+		node := startNode(t, options)
 		c.Masters = append(c.Masters, node)
 		c.ids = append(c.ids, node.Do(t, "cluster", "myid").(string))
 	}
@@ -56,7 +53,61 @@ func StartCluster(t testing.TB, options Options) *Cluster {
 		}
 		return true
 	})
+	for i := range masters {
+		for range options.Replicas {
+			c.addReplica(t, i)
+		}
+	}
 	return c
+}
+
+// startNode starts a server that can be part of a Cluster.
+func startNode(t testing.TB, options Options) *Server {
+	t.Helper()
+	dir := tempDir(t)
+	return start(t, dir, options, func(bus int) []string {
+		return append(options.replicaAuth(),
+			"cluster-enabled yes", "cluster-config-file "+nodesFile(dir), "cluster-node-timeout 2000",
+			fmt.Sprintf("cluster-port %d", bus), "cluster-require-full-coverage no", "cluster-allow-reads-when-down no")
+	})
+}
+
+// addReplica starts a replica of a master, and returns when it is in step and
+// every master knows it.
+func (c *Cluster) addReplica(t testing.TB, of int) {
+	t.Helper()
+	node := startNode(t, c.options)
+	for _, master := range c.Masters {
+		node.Do(t, "cluster", "meet", "127.0.0.1", master.Port, master.bus(t))
+	}
+	waitFor(t, "the replica finds its master", func() bool {
+		return node.admin.Do(context.Background(), "cluster", "replicate", c.ids[of]).Err() == nil
+	})
+	id := node.Do(t, "cluster", "myid").(string)
+	waitFor(t, "the replica is in step", func() bool {
+		known := node.info(t, "replication", "master_link_status") == "up"
+		for _, master := range c.Masters {
+			known = known && strings.Contains(fmt.Sprint(master.Do(t, "cluster", "replicas", c.ids[of])), id)
+		}
+		return known
+	})
+	c.Replicas = append(c.Replicas, node)
+}
+
+// AwaitFailover returns when a replica has taken the place of a master that was
+// killed or paused. It is in Masters then, and the other in Replicas.
+func (c *Cluster) AwaitFailover(t testing.TB, master int) {
+	t.Helper()
+	waitFor(t, "a replica takes over", func() bool {
+		for i, node := range c.Replicas {
+			if i/c.options.Replicas == master && node.info(t, "replication", "role") == "master" && node.clusterInfo(t, "cluster_state") == "ok" {
+				c.Masters[master], c.Replicas[i] = node, c.Masters[master]
+				c.ids[master] = node.Do(t, "cluster", "myid").(string)
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // bus returns the port at which a node talks to the others.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -28,13 +29,12 @@ type Sentinel struct {
 	options Options
 }
 
-// StartSentinel starts a master, a replica in step with it, and one sentinel
-// with a password when the options have one (the sentinel's is the same). Of
-// the options, TLS and Unix are not for this shape.
+// StartSentinel starts a master, a replica in step with it, and one sentinel.
+// Of the options, TLS, Unix and Replicas are not for this shape.
 func StartSentinel(t testing.TB, options Options) *Sentinel {
 	t.Helper()
 	s := &Sentinel{options: options}
-	auth := s.replicaAuth()
+	auth := options.replicaAuth()
 	for i := range 2 {
 		s.Nodes = append(s.Nodes, start(t, tempDir(t), options, func(int) []string {
 			lines := auth
@@ -53,26 +53,11 @@ func StartSentinel(t testing.TB, options Options) *Sentinel {
 	return s
 }
 
-// replicaAuth are the lines with which a node follows another.
-func (s *Sentinel) replicaAuth() []string {
-	if s.options.Password == "" {
-		return nil
-	}
-	lines := []string{"masterauth " + s.options.Password}
-	if s.options.User != "" {
-		lines = append(lines, "masteruser "+s.options.User)
-	}
-	return lines
-}
-
 // startWatcher starts the sentinel itself.
 func startWatcher(t testing.TB, masterPort int, options Options) *Server {
 	t.Helper()
 	dir := tempDir(t)
-	w := &Server{process: &process{binary: binary(t)}}
-	if options.Password != "" {
-		w.options.Password = options.Password
-	}
+	w := &Server{process: &process{binary: binary(t)}, options: Options{Password: options.SentinelPassword}, sentinel: true}
 	t.Cleanup(w.process.kill)
 	const tries = 10
 	for try := range tries {
@@ -83,8 +68,11 @@ func startWatcher(t testing.TB, masterPort int, options Options) *Server {
 			"sentinel down-after-milliseconds " + MasterName + " 500",
 			"sentinel failover-timeout " + MasterName + " 3000",
 		}
+		if options.SentinelPassword != "" {
+			lines = append(lines, "requirepass "+options.SentinelPassword)
+		}
 		if options.Password != "" {
-			lines = append(lines, "requirepass "+options.Password, "sentinel auth-pass "+MasterName+" "+options.Password)
+			lines = append(lines, "sentinel auth-pass "+MasterName+" "+options.Password)
 		}
 		if options.User != "" {
 			lines = append(lines, "sentinel auth-user "+MasterName+" "+options.User)
@@ -111,7 +99,11 @@ func (s *Sentinel) URL() string {
 	if s.options.Password != "" {
 		auth = s.options.User + ":" + s.options.Password + "@"
 	}
-	return "redis+sentinel://" + auth + s.Sentinel.Address + "/" + MasterName
+	address := "redis+sentinel://" + auth + s.Sentinel.Address + "/" + MasterName
+	if s.options.SentinelPassword != "" {
+		address += "?sentinel_password=" + url.QueryEscape(s.options.SentinelPassword)
+	}
+	return address
 }
 
 // Master returns the node that the sentinel calls the master.

@@ -22,6 +22,12 @@ type Options struct {
 	// off; without one the Password is the default user's.
 	User, Password string
 
+	// SentinelPassword is asked of the clients of a sentinel.
+	SentinelPassword string
+
+	// Replicas is how many each master of a Cluster has.
+	Replicas int
+
 	// TLS serves TLS only, and asks clients for a certificate of the same CA:
 	// see [Server.Certificates].
 	TLS bool
@@ -48,9 +54,10 @@ type Server struct {
 	// Certificates are those of a server with TLS, else nil.
 	Certificates *Certificates
 
-	options Options
-	process *process
-	admin   *redis.Client
+	options  Options
+	sentinel bool
+	process  *process
+	admin    *redis.Client
 }
 
 // Start starts a single server.

@@ -23,6 +23,9 @@ type RedisOptions struct {
 	Server RedisServer
 	TLS    RedisTLS
 
+	// LoginFiles hold the passwords, if they are in files.
+	LoginFiles RedisLoginFiles
+
 	// DialTimeout bounds the making of a connection; 0 is
 	// DefaultDialTimeout. ReadTimeout and WriteTimeout bound a call where the
 	// context's deadline does not do so earlier; 0 is DefaultReadTimeout, and

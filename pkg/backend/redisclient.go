@@ -58,6 +58,9 @@ func newClient(o RedisOptions) (redis.UniversalClient, error) {
 		}
 		u.Dialer = secure.dial
 	}
+	if err := o.LoginFiles.apply(u, o.Log); err != nil {
+		return nil, err
+	}
 	switch o.Server.Kind {
 	case RedisCluster:
 		c := u.Cluster()
@@ -65,7 +68,7 @@ func newClient(o RedisOptions) (redis.UniversalClient, error) {
 		c.ClusterStateReloadInterval = 10 * time.Second
 		return redis.NewClusterClient(c), nil
 	case RedisSentinel:
-		return redis.NewFailoverClient(u.Failover()), nil
+		return o.LoginFiles.newFailoverClient(u.Failover(), o.Log)
 	default:
 		simple := u.Simple()
 		if strings.HasPrefix(simple.Addr, "/") {

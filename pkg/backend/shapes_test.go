@@ -69,8 +69,8 @@ var shapes = []struct {
 		o.TLS = RedisTLS{Files: certificates.Files{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}, ServerName: "localhost"}
 	})},
 	{"sentinel", func(t *testing.T) *testStore {
-		s := redistest.StartSentinel(t, redistest.Options{Password: "secret"})
-		r, reg := openRedis(t, s.URL(), func(o *RedisOptions) { o.Server.SentinelPassword = "secret" })
+		s := redistest.StartSentinel(t, redistest.Options{Password: "secret", SentinelPassword: "watch"})
+		r, reg := openRedis(t, s.URL(), nil)
 		return &testStore{decider: r, servers: s.Nodes[:1], keys: func(t *testing.T) int { return s.Nodes[0].Keys(t) }, reg: reg}
 	}},
 	{"known", func(t *testing.T) *testStore { // what is over is refused in front of a Cluster

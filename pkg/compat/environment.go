@@ -68,6 +68,8 @@ type redisEnvironment struct {
 	socketType, kind, url string
 	poolSize              int
 	auth, sentinelAuth    settings.Secret
+	authFile              string
+	sentinelAuthFile      string
 	tls                   bool
 	pipelineWindow        time.Duration
 	pipelineLimit         int

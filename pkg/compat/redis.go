@@ -44,6 +44,14 @@ func (r *redisEnvironment) settings(prefix string, e *environment, s *settings.S
 	s.RedisURL = settings.URL(r.location(prefix, f))
 	s.RedisUsername, s.RedisPassword = login(r.auth)
 	s.RedisSentinelUsername, s.RedisSentinelPassword = login(r.sentinelAuth)
+	s.RedisPasswordFile, s.RedisSentinelPasswordFile, s.RedisPasswordFilesHaveUser = r.authFile, r.sentinelAuthFile, true
+	for _, auth := range [...]struct{ name, text, file string }{
+		{prefix + "AUTH", r.auth.Reveal(), r.authFile}, {prefix + "SENTINEL_AUTH", r.sentinelAuth.Reveal(), r.sentinelAuthFile},
+	} {
+		if auth.text != "" && auth.file != "" {
+			f.add(auth.name+"_FILE", "and %s are two passwords; set one of them", auth.name)
+		}
+	}
 	if r.tls {
 		s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile, s.RedisTLSSkipVerify = e.redisCA, e.redisCert, e.redisKey, e.redisSkipHost
 	}

@@ -200,7 +200,6 @@ func (e *environment) splitRows() []Row {
 // rows are those of one Redis, whose variables begin with a prefix. Long because
 // they are a table.
 func (e *redisEnvironment) rows(prefix, socket string) []Row {
-	sentinel := prefix + "SENTINEL_AUTH"
 	return []Row{
 		{Name: prefix + "SOCKET_TYPE", Default: "unix", target: &e.socketType, Doc: "tcp or unix."},
 		{Name: prefix + "TYPE", Default: "SINGLE", target: &e.kind, Doc: "single, sentinel or cluster, in any case."},
@@ -214,7 +213,15 @@ func (e *redisEnvironment) rows(prefix, socket string) []Row {
 			Fate: Better, How: "the most, of which as many are opened as are needed",
 		},
 		{Name: prefix + "AUTH", target: &e.auth, Doc: "A password, or user:password."},
-		{Name: sentinel, target: &e.sentinelAuth, Doc: "The same for the sentinels."},
+		{
+			Name: prefix + "AUTH_FILE", target: &e.authFile, Doc: "A file that holds what " + prefix + "AUTH would.",
+			Fate: Better, How: "added here: it is read again for each connection, so that a new password needs no restart",
+		},
+		{Name: prefix + "SENTINEL_AUTH", target: &e.sentinelAuth, Doc: "A password or user:password for the sentinels."},
+		{
+			Name: prefix + "SENTINEL_AUTH_FILE", target: &e.sentinelAuthFile, Doc: "A file that holds what " + prefix + "SENTINEL_AUTH would.",
+			Fate: Better, How: "added here, as " + prefix + "AUTH_FILE",
+		},
 		{Name: prefix + "TLS", Default: "false", target: &e.tls, Doc: "TLS to this Redis."},
 		{
 			Name: prefix + "TIMEOUT", Default: "10s", target: &e.timeout, Doc: "The longest wait for a connection.",

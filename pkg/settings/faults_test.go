@@ -143,6 +143,10 @@ redis_tls_cert_file: no.pem: no such file or directory`,
 			`redis_password_file: no.txt: no such file or directory`,
 		},
 		{
+			"a password file without a password", "redis_sentinel_password_file: /dev/null\n", nil, nil,
+			`redis_sentinel_password_file: /dev/null: is empty; it has to hold the password`,
+		},
+		{
 			"hashes without a key", "hash_values: true\n", nil, nil,
 			`hash_values_key: is missing, and hash_values needs it; write what openssl rand -hex 32 makes, here or into hash_values_key_file`,
 		},

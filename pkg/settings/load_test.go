@@ -169,17 +169,13 @@ func TestVariablesOfKubernetesAreIgnored(t *testing.T) {
 	}
 }
 
-func TestThePasswordFile(t *testing.T) {
+// What the files of passwords hold is read by who needs it, and only looked at here.
+func TestThePasswordFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
 	write(t, path, "hunter2\n")
-	got, err := load(t, "", []string{"RATELIMITD_REDIS_PASSWORD_FILE=" + path})
-	if err != nil || got.RedisPassword.Reveal() != "hunter2" {
-		t.Errorf("password %q, %v", got.RedisPassword.Reveal(), err)
-	}
-	for _, v := range got.Values() {
-		if v.Name == "redis_password" && v.Origin != "redis_password_file" {
-			t.Errorf("origin %q, want the file", v.Origin)
-		}
+	got, err := load(t, "", []string{"RATELIMITD_REDIS_PASSWORD_FILE=" + path, "RATELIMITD_REDIS_SENTINEL_PASSWORD_FILE=" + path})
+	if err != nil || got.RedisPasswordFile != path || got.RedisSentinelPasswordFile != path || got.RedisPassword != "" {
+		t.Errorf("files %q and %q, %v", got.RedisPasswordFile, got.RedisSentinelPasswordFile, err)
 	}
 }
 

@@ -59,20 +59,22 @@ type Settings struct {
 	LocalMaxSize      Size
 	Replicas          int
 
-	RedisURL              URL
-	RedisUsername         string
-	RedisPassword         Secret
-	RedisPasswordFile     string
-	RedisSentinelUsername string
-	RedisSentinelPassword Secret
-	RedisTLSCAFile        string
-	RedisTLSCertFile      string
-	RedisTLSKeyFile       string
-	RedisTLSServerName    string
-	RedisTLSSkipVerify    bool
-	RedisDialTimeout      time.Duration
-	RedisPoolSize         int
-	RedisKnownOverKeys    int
+	RedisURL                   URL
+	RedisUsername              string
+	RedisPassword              Secret
+	RedisPasswordFile          string
+	RedisSentinelUsername      string
+	RedisSentinelPassword      Secret
+	RedisSentinelPasswordFile  string
+	RedisPasswordFilesHaveUser bool
+	RedisTLSCAFile             string
+	RedisTLSCertFile           string
+	RedisTLSKeyFile            string
+	RedisTLSServerName         string
+	RedisTLSSkipVerify         bool
+	RedisDialTimeout           time.Duration
+	RedisPoolSize              int
+	RedisKnownOverKeys         int
 
 	RateLimitHeaders       bool
 	RateLimitLegacyHeaders bool

@@ -308,7 +308,7 @@ func redisRows(s *Settings) []Setting {
 		},
 		{
 			Name: "redis_password_file", target: &s.RedisPasswordFile,
-			Doc: "A file that holds the password, as a mounted Secret does. Read at the start.",
+			Doc: "A file that holds the password, as a mounted Secret does. It is read again for each new connection; while it is empty or cannot be read, the last password stays in use.",
 		},
 		{
 			Name: "redis_sentinel_username", target: &s.RedisSentinelUsername,
@@ -317,6 +317,14 @@ func redisRows(s *Settings) []Setting {
 		{
 			Name: "redis_sentinel_password", target: &s.RedisSentinelPassword,
 			Doc: "The password of the sentinels themselves. It goes before one in redis_url.",
+		},
+		{
+			Name: "redis_sentinel_password_file", target: &s.RedisSentinelPasswordFile,
+			Doc: "A file that holds it, read as redis_password_file is.",
+		},
+		{
+			Name: "redis_password_files_have_user", target: &s.RedisPasswordFilesHaveUser, Default: "false",
+			Doc: "Whether these files may hold user:password, so that the user can change too. It goes before redis_username and redis_sentinel_username.",
 		},
 		{
 			Name: "redis_tls_ca_file", target: &s.RedisTLSCAFile,

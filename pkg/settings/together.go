@@ -11,7 +11,7 @@ import (
 // checkTogether finds faults that no setting has on its own, and reads the
 // files of the secrets.
 func (s *Settings) checkTogether(faults *ErrorList) {
-	s.readPassword(faults)
+	s.checkPasswords(faults)
 	s.readToken(faults)
 	s.readHashKey(faults)
 	s.checkAdmin(faults)
@@ -36,26 +36,46 @@ func (s *Settings) checkTogether(faults *ErrorList) {
 	}
 }
 
-func (s *Settings) readPassword(faults *ErrorList) {
-	s.readSecret(&s.RedisPassword, s.RedisPasswordFile, "redis_password", "passwords", faults)
+// checkPasswords finds files that hold no password. What they hold is for when a
+// connection is made, since it may change.
+func (s *Settings) checkPasswords(faults *ErrorList) {
+	for _, row := range [...]struct {
+		name, file string
+		password   Secret
+	}{
+		{"redis_password", s.RedisPasswordFile, s.RedisPassword},
+		{"redis_sentinel_password", s.RedisSentinelPasswordFile, s.RedisSentinelPassword},
+	} {
+		if text, ok := secretIn(row.file, row.password, row.name, "passwords", faults); ok && text == "" {
+			faults.add(row.name+"_file", row.file+": is empty; it has to hold the password")
+		}
+	}
 }
 
 // readSecret reads a secret from its file, if it has one.
 func (s *Settings) readSecret(secret *Secret, file, name, what string, faults *ErrorList) {
-	if file == "" {
-		return
+	if text, ok := secretIn(file, *secret, name, what, faults); ok {
+		*secret = text
+		s.origins[name] = name + "_file"
 	}
-	if *secret != "" {
+}
+
+// secretIn returns what the file of a secret holds; ok is false when there is
+// no file, or a fault.
+func secretIn(file string, beside Secret, name, what string, faults *ErrorList) (secret Secret, ok bool) {
+	if file == "" {
+		return "", false
+	}
+	if beside != "" {
 		faults.add(name+", "+name+"_file", "are two "+what+"; set one of them")
-		return
+		return "", false
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
 		faults.add(name+"_file", file+": "+plain(err))
-		return
+		return "", false
 	}
-	*secret = Secret(strings.TrimRight(string(text), "\r\n"))
-	s.origins[name] = name + "_file"
+	return Secret(strings.TrimRight(string(text), "\r\n")), true
 }
 
 // leastToken is the length of the shortest token that nobody guesses.
