@@ -87,6 +87,7 @@ func openRedis(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 		TLS: backend.RedisTLS{
 			Files:      filesOf("redis_tls_", "ca_file", s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile),
 			ServerName: s.RedisTLSServerName,
+			AnyName:    s.RedisTLSAnyName,
 			SkipVerify: s.RedisTLSSkipVerify,
 		},
 		LoginFiles: backend.RedisLoginFiles{

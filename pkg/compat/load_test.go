@@ -66,6 +66,27 @@ func TestWhereRedisIs(t *testing.T) {
 	}
 }
 
+// A password may be in a file, and a certificate for another host is still of an authority.
+func TestRedisSecrets(t *testing.T) {
+	s, _ := mustLoad(t,
+		"REDIS_AUTH_FILE=/a", "REDIS_SENTINEL_AUTH_FILE=/b", "REDIS_PERSECOND=true", "REDIS_PERSECOND_AUTH_FILE=/c", "REDIS_PERSECOND_TLS=true",
+		"REDIS_TLS_CACERT=ca.pem", "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION=true")
+	if s.RedisPasswordFile != "/a" || s.RedisSentinelPasswordFile != "/b" || !s.RedisPasswordFilesHaveUser || s.RedisTLSAnyName {
+		t.Errorf("the first: %+v", s.Settings)
+	}
+	if second := s.PerSecond; second.RedisPasswordFile != "/c" || second.RedisSentinelPasswordFile != "" || second.RedisTLSCAFile != "ca.pem" || !second.RedisTLSAnyName || second.RedisTLSSkipVerify {
+		t.Errorf("the second: %+v", second)
+	}
+	for auth, want := range map[string]string{
+		"REDIS_AUTH":          "REDIS_AUTH_FILE: and REDIS_AUTH are two passwords; set one of them",
+		"REDIS_SENTINEL_AUTH": "REDIS_SENTINEL_AUTH_FILE: and REDIS_SENTINEL_AUTH are two passwords; set one of them",
+	} {
+		if _, _, err := Load([]string{auth + "=hunter2", auth + "_FILE=/a"}); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
 func TestGRPCOverTLS(t *testing.T) {
 	files := []string{"GRPC_SERVER_TLS_CERT=c.pem", "GRPC_SERVER_TLS_KEY=k.pem", "GRPC_CLIENT_TLS_CACERT=ca.pem", "GRPC_CLIENT_TLS_SAN=envoy"}
 	s, _ := mustLoad(t, append(files, "GRPC_SERVER_USE_TLS=true")...)

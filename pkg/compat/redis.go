@@ -53,7 +53,7 @@ func (r *redisEnvironment) settings(prefix string, e *environment, s *settings.S
 		}
 	}
 	if r.tls {
-		s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile, s.RedisTLSSkipVerify = e.redisCA, e.redisCert, e.redisKey, e.redisSkipHost
+		s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile, s.RedisTLSAnyName = e.redisCA, e.redisCert, e.redisKey, e.redisSkipHost
 	}
 	s.RedisPoolSize = r.poolSize
 	s.RedisDialTimeout = min(max(r.timeout, time.Millisecond), time.Minute)

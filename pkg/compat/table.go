@@ -172,7 +172,7 @@ func (e *environment) redisRows() []Row {
 		{Name: "REDIS_TLS_CLIENT_CERT", target: &e.redisCert, Doc: "The client's certificate, for both Redis."},
 		{Name: "REDIS_TLS_CLIENT_KEY", target: &e.redisKey, Doc: "Its key."},
 		{Name: "REDIS_TLS_CACERT", target: &e.redisCA, Doc: "Who signs the certificate of Redis.", Fate: Better, How: "nobody else may: the authorities of the system are not added"},
-		{Name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", Default: "false", target: &e.redisSkipHost, Doc: "Take a certificate that is for another host."},
+		{Name: "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION", Default: "false", target: &e.redisSkipHost, Doc: "Take a certificate that is for another host, if only it is of an authority."},
 		{
 			Name: "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION", Default: "false", target: &e.redisActive,
 			Doc:  "Whether the process is ready only while Redis answers, and not from the first answer on.",

@@ -71,6 +71,7 @@ type Settings struct {
 	RedisTLSCertFile           string
 	RedisTLSKeyFile            string
 	RedisTLSServerName         string
+	RedisTLSAnyName            bool
 	RedisTLSSkipVerify         bool
 	RedisDialTimeout           time.Duration
 	RedisPoolSize              int

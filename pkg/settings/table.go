@@ -344,6 +344,10 @@ func redisRows(s *Settings) []Setting {
 			Doc: "The name that Redis' certificate must be for. Empty is the host in redis_url.",
 		},
 		{
+			Name: "redis_tls_any_name", target: &s.RedisTLSAnyName, Default: "false",
+			Doc: "Take a certificate of Redis that is for another name, if only one of the authorities has signed it.",
+		},
+		{
 			Name: "redis_tls_skip_verify", target: &s.RedisTLSSkipVerify, Default: "false",
 			Doc: "Trust any certificate of Redis. Only to try things.",
 		},
