@@ -144,6 +144,7 @@ type (
 		Env             []variable
 		Ports           []containerPort
 		Resources       struct{ Requests, Limits map[string]string }
+		StartupProbe    *probe          `yaml:"startupProbe"`
 		ReadinessProbe  *probe          `yaml:"readinessProbe"`
 		LivenessProbe   *probe          `yaml:"livenessProbe"`
 		SecurityContext securityContext `yaml:"securityContext"`
@@ -168,6 +169,7 @@ type (
 		}
 		TCPSocket        *struct{ Port string } `yaml:"tcpSocket"`
 		PeriodSeconds    int                    `yaml:"periodSeconds"`
+		TimeoutSeconds   int                    `yaml:"timeoutSeconds"`
 		FailureThreshold int                    `yaml:"failureThreshold"`
 	}
 	mount struct {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -25,14 +26,14 @@ type pod struct {
 	c         *container
 	volumes   map[string]string // mount path → directory here
 	addresses map[int]string    // container port → address here
-	secret    map[string]string // what the reader of README.md makes
+	secret    map[string]string // of which variables and files are
 }
 
 // newPod lays the volumes and chooses addresses.
-func newPod(t *testing.T, all manifests, name string) *pod {
+func newPod(t *testing.T, all manifests, name string, secret map[string]string) *pod {
 	t.Helper()
 	d := all.deployment(t, name)
-	p := &pod{c: d.container(), volumes: map[string]string{}, addresses: map[int]string{}, secret: map[string]string{"password": "p@ss word/1"}}
+	p := &pod{c: d.container(), volumes: map[string]string{}, addresses: map[int]string{}, secret: secret}
 	for _, port := range p.c.Ports {
 		p.addresses[port.ContainerPort] = freeAddress(t)
 	}
@@ -144,7 +145,7 @@ func (p *pod) start(t *testing.T, path string, env []string, args ...string) {
 // passes probes as the kubelet does, once.
 func (p *pod) passes(t *testing.T, by *probe) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(time.Duration(by.TimeoutSeconds)*time.Second, 5*time.Second))
 	defer cancel()
 	switch {
 	case by.HTTPGet != nil:
@@ -200,10 +201,13 @@ func (p *pod) waitReady(t *testing.T) {
 	})
 }
 
+// readersSecret is the Secret that the reader of deploy/k8s/README.md makes.
+func readersSecret() map[string]string { return map[string]string{"password": "p@ss word/1"} }
+
 // startRedisPod starts the Redis of deploy/k8s.
 func startRedisPod(t *testing.T, all manifests, address string) *pod {
 	t.Helper()
-	p := newPod(t, all, "ratelimitd-redis")
+	p := newPod(t, all, "ratelimitd-redis", readersSecret())
 	p.addresses[6379] = address
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -218,7 +222,7 @@ func startRedisPod(t *testing.T, all manifests, address string) *pod {
 // found by the name of its Service there, and by its address here.
 func newServerPod(t *testing.T, all manifests, redis string) (*pod, []string) {
 	t.Helper()
-	p := newPod(t, all, "ratelimitd")
+	p := newPod(t, all, "ratelimitd", readersSecret())
 	url := p.c.value(t, "RATELIMITD_REDIS_URL")
 	var known service
 	all.find(t, "Service", "ratelimitd-redis").decode(t, &known)
