@@ -26,7 +26,7 @@ type envoy struct {
 
 // envoyOptions says what differs from deploy/envoy/envoy.yaml.
 type envoyOptions struct {
-	ratelimitd []string // gRPC addresses, at least one
+	ratelimitd []string // gRPC addresses, at least one; unix:path is a socket
 	routes     string   // more routes, as a YAML list; they come before those of the file
 	workers    int      // of Envoy; 0: 2
 
@@ -91,6 +91,10 @@ func envoyConfig(t *testing.T, e *envoy, o envoyOptions) string {
 	endpoint := "              - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 8081}}}\n"
 	var endpoints strings.Builder
 	for _, address := range o.ratelimitd {
+		if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
+			endpoints.WriteString(strings.Replace(endpoint, "socket_address: {address: 127.0.0.1, port_value: 8081}", "pipe: {path: "+path+"}", 1))
+			continue
+		}
 		endpoints.WriteString(strings.Replace(endpoint, "port_value: 8081}", port(address), 1))
 	}
 	replace(endpoint, endpoints.String())

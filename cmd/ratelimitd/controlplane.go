@@ -47,7 +47,7 @@ func (m *Main) xdsOptions(policies *reload.Loader, registry prometheus.Registere
 	}
 	if s.XDSTLS {
 		o.TLS = &xds.TLS{
-			Files:      filesOf("xds_tls_", "ca_file", s.XDSTLSCAFile, s.XDSTLSCertFile, s.XDSTLSKeyFile),
+			Files:      filesOf(s, "xds_tls_", "ca_file", s.XDSTLSCAFile, s.XDSTLSCertFile, s.XDSTLSKeyFile),
 			ServerName: s.XDSTLSServerName,
 		}
 	}

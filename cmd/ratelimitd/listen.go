@@ -33,9 +33,9 @@ func listen(s *settings.Settings) (*listeners, error) {
 		if socket.address == settings.Off {
 			continue
 		}
-		listener, err := net.Listen("tcp", string(socket.address))
+		listener, err := open(socket.address)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: cannot listen on %s: %w%s", socket.setting, socket.address, reason(err), hint(err)))
+			faults = append(faults, fmt.Errorf("%s: cannot listen on %s: %w%s", s.Called(socket.setting), socket.address, reason(err), hint(err)))
 			continue
 		}
 		*socket.to = listener
@@ -45,6 +45,22 @@ func listen(s *settings.Settings) (*listeners, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+func open(a settings.Address) (net.Listener, error) {
+	network, address := a.Network()
+	if network == "unix" {
+		return listenUnix(address)
+	}
+	return net.Listen(network, address)
+}
+
+// shown is an address as the settings have it.
+func shown(a net.Addr) string {
+	if a.Network() == "unix" {
+		return "unix:" + a.String()
+	}
+	return a.String()
 }
 
 func (l *listeners) close() {
@@ -64,7 +80,13 @@ func reason(err error) error {
 }
 
 func hint(err error) string {
+	op, ok := errors.AsType[*net.OpError](err)
+	isUnix := ok && op.Net == "unix"
 	switch {
+	case isUnix && errors.Is(err, syscall.ENOENT):
+		return "; its directory has to be there"
+	case isUnix && errors.Is(err, syscall.EACCES):
+		return "; its directory has to be writable"
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "; another program listens there, or set another address"
 	case errors.Is(err, syscall.EACCES):

@@ -102,7 +102,7 @@ func (p *program) client(t *testing.T) rlsv3.RateLimitServiceClient {
 
 func (p *program) dial(t *testing.T) *grpc.ClientConn {
 	t.Helper()
-	conn, err := grpc.NewClient(p.GRPC.String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(shown(p.GRPC), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}

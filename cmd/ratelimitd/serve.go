@@ -145,7 +145,7 @@ func (m *Main) Run(ctx context.Context) error {
 // announce says where the program listens.
 func (m *Main) announce(sockets *listeners) {
 	at := Addresses{GRPC: sockets.grpc.Addr(), HTTP: sockets.http.Addr()}
-	attributes := []any{"version", version(), "grpc", at.GRPC, "http", at.HTTP, "store", m.Settings.Store}
+	attributes := []any{"version", version(), "grpc", shown(at.GRPC), "http", at.HTTP, "store", m.Settings.Store}
 	if sockets.admin != nil {
 		at.Admin = sockets.admin.Addr()
 		attributes = append(attributes, "admin", at.Admin)

@@ -85,7 +85,7 @@ func openRedis(s *settings.Settings, log *slog.Logger, registry prometheus.Regis
 	return backend.NewRedis(backend.RedisOptions{
 		Server: server,
 		TLS: backend.RedisTLS{
-			Files:      filesOf("redis_tls_", "ca_file", s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile),
+			Files:      filesOf(s, "redis_tls_", "ca_file", s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile),
 			ServerName: s.RedisTLSServerName,
 			AnyName:    s.RedisTLSAnyName,
 			SkipVerify: s.RedisTLSSkipVerify,

@@ -18,22 +18,22 @@ type security struct {
 }
 
 func adminSecurity(s *settings.Settings) *security {
-	return &security{files: filesOf("admin_tls_", "client_ca_file", s.AdminTLSClientCAFile, s.AdminTLSCertFile, s.AdminTLSKeyFile)}
+	return &security{files: filesOf(s, "admin_tls_", "client_ca_file", s.AdminTLSClientCAFile, s.AdminTLSCertFile, s.AdminTLSKeyFile)}
 }
 
 func grpcSecurity(s *settings.Settings) *security {
 	return &security{
-		files: filesOf("grpc_tls_", "client_ca_file", s.GRPCTLSClientCAFile, s.GRPCTLSCertFile, s.GRPCTLSKeyFile),
+		files: filesOf(s, "grpc_tls_", "client_ca_file", s.GRPCTLSClientCAFile, s.GRPCTLSCertFile, s.GRPCTLSKeyFile),
 		san:   s.GRPCTLSClientSAN, protocols: []string{"h2"},
 	}
 }
 
 // filesOf names the files of settings that begin alike.
-func filesOf(prefix, authorities, ca, cert, key string) certificates.Files {
+func filesOf(s *settings.Settings, prefix, authorities, ca, cert, key string) certificates.Files {
 	return certificates.Files{
-		CA: ca, CASetting: prefix + authorities,
-		Cert: cert, CertSetting: prefix + "cert_file",
-		Key: key, KeySetting: prefix + "key_file",
+		CA: ca, CASetting: s.Called(prefix + authorities),
+		Cert: cert, CertSetting: s.Called(prefix + "cert_file"),
+		Key: key, KeySetting: s.Called(prefix + "key_file"),
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // ask asks once over a new connection, which it returns.
 func ask(t *testing.T, p *program, c credentials.TransportCredentials) (*grpc.ClientConn, error) {
 	t.Helper()
-	conn, err := grpc.NewClient(p.GRPC.String(), grpc.WithTransportCredentials(c))
+	conn, err := grpc.NewClient(shown(p.GRPC), grpc.WithTransportCredentials(c))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ var endpointDifferences = []Difference{
 	{What: "`/healthcheck`: 200 and `OK`, or 500", Fate: Better, How: "503 with the reason in place of 500"},
 	{What: "The debug port: `/rlconfig`, `/stats`", Fate: Better, How: "`/rules`, `/rules.json`, `/metrics`, and more: [operations.md](operations.md)"},
 	{What: "The debug port: `/debug/pprof/`"},
-	{What: "Unix sockets and ports are shared with another process that listens there", Fate: Better, How: "a port that is taken stops the start, with its name"},
+	{What: "Ports are shared with another process that listens there", Fate: Better, How: "a port or a unix socket that is taken stops the start, with its name"},
 }
 
 var metricDifferences = []Difference{

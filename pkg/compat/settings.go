@@ -124,13 +124,28 @@ func path(names ...string) string { return strings.Join(names, "/") }
 func (e *environment) listeners(s *Settings, set map[string]string, f *faults) {
 	s.HTTPAddress = address("PORT", e.host, e.port, f)
 	s.GRPCAddress = address("GRPC_PORT", e.grpcHost, e.grpcPort, f)
+	if e.grpcUDS != "" {
+		s.GRPCAddress = settings.Address("unix:" + e.grpcUDS)
+	}
 	s.AdminAddress = address("DEBUG_PORT", cmp.Or(set["DEBUG_HOST"], "127.0.0.1"), e.debugPort, f)
 	s.DebugOpen = set["DEBUG_HOST"] != ""
 	s.GRPCConnectionAge, s.GRPCConnectionAgeGrace = max(0, e.grpcAge), max(0, e.grpcGrace)
 	s.GRPCReflection = false
 	e.grpcCertificates(s, f)
+	s.Rename(e.names())
+}
+
+// names are the variables in the place of settings, for messages.
+func (e *environment) names() map[string]string {
+	grpc := "GRPC_HOST, GRPC_PORT"
 	if e.grpcUDS != "" {
-		f.add("GRPC_UDS", "is not built in yet")
+		grpc = "GRPC_UDS"
+	}
+	return map[string]string{
+		"grpc_address": grpc, "http_address": "HOST, PORT", "admin_address": "DEBUG_HOST, DEBUG_PORT",
+		"grpc_tls_cert_file": "GRPC_SERVER_TLS_CERT", "grpc_tls_key_file": "GRPC_SERVER_TLS_KEY", "grpc_tls_client_ca_file": "GRPC_CLIENT_TLS_CACERT",
+		"xds_tls_cert_file": "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "xds_tls_key_file": "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "xds_tls_ca_file": "CONFIG_GRPC_XDS_SERVER_TLS_CACERT",
+		"redis_tls_cert_file": "REDIS_TLS_CLIENT_CERT", "redis_tls_key_file": "REDIS_TLS_CLIENT_KEY", "redis_tls_ca_file": "REDIS_TLS_CACERT",
 	}
 }
 

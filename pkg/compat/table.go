@@ -39,7 +39,7 @@ func (e *environment) listenerRows() []Row {
 		{Name: "GRPC_PORT", Default: "8081", target: &e.grpcPort, Doc: "Its port."},
 		{
 			Name: "GRPC_UDS", target: &e.grpcUDS, Doc: "A unix socket for gRPC, in place of host and port.",
-			Fate: Refused, How: "it is not built in yet",
+			Fate: Better, How: "a file that is left of a process which was killed is removed",
 		},
 		{Name: "GRPC_MAX_CONNECTION_AGE", Default: "24h", target: &e.grpcAge, Doc: "After what time a client is asked to connect anew, give or take a tenth."},
 		{Name: "GRPC_MAX_CONNECTION_AGE_GRACE", Default: "1h", target: &e.grpcGrace, Doc: "How long its calls may take after that."},

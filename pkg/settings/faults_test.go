@@ -113,7 +113,7 @@ config/ratelimitd.yaml:1: body: "maybe" is not true or false`,
 		},
 		{
 			"addresses", "", []string{"RATELIMITD_GRPC_ADDRESS=8081", "RATELIMITD_HTTP_ADDRESS=:http"}, []string{"--admin-address="},
-			`RATELIMITD_GRPC_ADDRESS: "8081" is no address; write host:port, or :port for every interface
+			`RATELIMITD_GRPC_ADDRESS: "8081" is no address; write host:port, or :port for every interface, or unix:path for a unix socket
 RATELIMITD_HTTP_ADDRESS: ":http" is no address; write host:port, or :port for every interface
 --admin-address: "" is no address; write host:port, or :port for every interface, or off`,
 		},

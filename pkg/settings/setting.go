@@ -2,7 +2,6 @@ package settings
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +26,9 @@ type Setting struct {
 	// address may be one of them besides.
 	Choices []string
 
+	// Socket lets an address be that of a unix socket.
+	Socket bool
+
 	// Min and Max bound a number, a duration or a size, both allowed. Empty
 	// is no bound.
 	Min, Max string
@@ -37,18 +39,11 @@ type Setting struct {
 	target any // the field of Settings
 }
 
-// Address is where to listen: host:port, with an empty host for every
-// interface and port 0 for any free one. [Off] listens nowhere.
-type Address string
-
 // Name is a short word of [Setting.Allowed], or empty.
 type Name string
 
 // longestName is how many bytes a Name has at most.
 const longestName = 63
-
-// Off is the address of what does not listen.
-const Off Address = "off"
 
 // Env is the setting's name in the environment.
 func (s *Setting) Env() string { return envPrefix + strings.ToUpper(s.Name) }
@@ -96,7 +91,7 @@ func (s *Setting) Allowed() string {
 	case "size":
 		return "bytes, or a number with KiB, MiB or GiB" + s.bounds()
 	case "address":
-		return strings.Join(append([]string{"host:port, or :port for every interface"}, s.Choices...), ", or ")
+		return s.allowedAddress()
 	case "name":
 		return "up to " + strconv.Itoa(longestName) + " letters, digits, - and _"
 	case "url":
@@ -197,15 +192,6 @@ func (s *Setting) checkName(text string) (problem string) {
 		return fmt.Sprintf("%q is no name; write %s", text, s.Allowed())
 	}
 	return ""
-}
-
-func (s *Setting) checkAddress(text string) (problem string) {
-	_, port, err := net.SplitHostPort(text)
-	_, notNumber := strconv.ParseUint(port, 10, 16)
-	if slices.Contains(s.Choices, text) || (err == nil && notNumber == nil) {
-		return ""
-	}
-	return fmt.Sprintf("%q is no address; write %s", text, s.Allowed())
 }
 
 // current is the setting's value as text, secrets masked.

@@ -101,7 +101,20 @@ type Settings struct {
 	ShutdownTimeout time.Duration
 
 	origins map[string]string // setting → where its value comes from
+	names   map[string]string // setting → what it is called where it was set, if that is not its name
 }
+
+// Called is what a setting is called where it was set, for messages.
+func (s *Settings) Called(name string) string {
+	if called := s.names[name]; called != "" {
+		return called
+	}
+	return name
+}
+
+// Rename says what settings are called where they were set. It is for who fills
+// the settings, before anybody uses them.
+func (s *Settings) Rename(names map[string]string) { s.names = names }
 
 // Value is one setting as it is in force, to be shown to people.
 type Value struct {

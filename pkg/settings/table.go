@@ -151,8 +151,8 @@ func xdsRows(s *Settings) []Setting {
 func listenRows(s *Settings) []Setting {
 	return []Setting{
 		{
-			Name: "grpc_address", target: &s.GRPCAddress, Default: ":8081",
-			Doc: "Where gRPC listens: the rate limit service, health and reflection.",
+			Name: "grpc_address", target: &s.GRPCAddress, Default: ":8081", Socket: true,
+			Doc: "Where gRPC listens: the rate limit service, health and reflection. A unix socket is unix:path; who may connect is as the umask says.",
 		},
 		{
 			Name: "http_address", target: &s.HTTPAddress, Default: ":8080",

@@ -2,8 +2,6 @@ package settings
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"os"
 	"strings"
 )
@@ -134,15 +132,4 @@ func (s *Settings) checkGRPCTLS(faults *ErrorList) {
 	case s.GRPCTLSClientSAN != "" && s.GRPCTLSClientCAFile == "":
 		faults.add("grpc_tls_client_san", "needs grpc_tls_client_ca_file")
 	}
-}
-
-// isLoopback reports whether only this machine reaches the address. What
-// listens nowhere is reached by nobody.
-func (a Address) isLoopback() bool {
-	host, _, err := net.SplitHostPort(string(a))
-	if err != nil || host == "localhost" {
-		return true // no address is a fault by itself
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }
