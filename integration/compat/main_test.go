@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,11 @@ var binaries string
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // most of them wait for clocks
+		fmt.Fprintln(os.Stderr, "compat:", err)
+		return 1
+	}
 	dir, err := os.MkdirTemp("", "ratelimitd-compat")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compat:", err)

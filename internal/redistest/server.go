@@ -32,6 +32,9 @@ type Options struct {
 	// see [Server.Certificates].
 	TLS bool
 
+	// Certificates are those to serve TLS with; nil makes new ones.
+	Certificates *Certificates
+
 	// Unix serves on a unix socket only.
 	Unix bool
 
@@ -72,7 +75,9 @@ func start(t testing.TB, dir string, options Options, configure func(extraPort i
 	t.Helper()
 	s := &Server{options: options, process: &process{binary: binary(t)}}
 	if options.TLS {
-		s.Certificates = NewCertificates(t, dir)
+		if s.Certificates = options.Certificates; s.Certificates == nil {
+			s.Certificates = NewCertificates(t, dir)
+		}
 	}
 	t.Cleanup(s.process.kill)
 	const tries = 10 // a port that was free may be taken by the time redis binds it
