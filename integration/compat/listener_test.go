@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
 
 // GRPC_UDS takes the place of the port. A socket that a killed process has left is no obstacle, one in use is.
@@ -46,5 +50,47 @@ func TestGRPCOnUnixSocket(t *testing.T) {
 	<-s.ended
 	if _, err := os.Lstat(socket); err == nil {
 		t.Error("the socket is still there")
+	}
+}
+
+// GRPC_MAX_CONNECTION_AGE ends connections, and no call. What does not end by itself, as a watch of health, is cut off after
+// GRPC_MAX_CONNECTION_AGE_GRACE.
+func TestConnectionAgeAndGrace(t *testing.T) {
+	t.Parallel() // most of it is waiting
+	s := start(t, append([]string{"GRPC_MAX_CONNECTION_AGE=1s", "GRPC_MAX_CONNECTION_AGE_GRACE=500ms"}, redis(t)...)...)
+	watching := s.dial(t, insecure.NewCredentials())
+	watch, err := healthv1.NewHealthClient(watching).Watch(t.Context(), &healthv1.HealthCheckRequest{Service: "ratelimit"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, cut := time.Now(), make(chan time.Duration, 1)
+	go func() {
+		for {
+			if _, err := watch.Recv(); err != nil {
+				cut <- time.Since(began)
+				return
+			}
+		}
+	}()
+	connections := map[string]int{}
+	conn := s.dial(t, insecure.NewCredentials())
+	for len(connections) < 3 && time.Since(began) < 20*time.Second {
+		answered, err := call(t.Context(), conn)
+		if err != nil {
+			t.Fatalf("on connection %d: %v", len(connections), err)
+		}
+		connections[answered.LocalAddr.String()]++
+		time.Sleep(time.Millisecond) // the machine has others to serve
+	}
+	if len(connections) < 3 {
+		t.Errorf("calls on connections: %v", connections)
+	}
+	select {
+	case after := <-cut:
+		if after < 1400*time.Millisecond {
+			t.Errorf("the watch was cut off after %v", after)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the watch goes on")
 	}
 }
