@@ -38,7 +38,7 @@ type Call struct {
 	Gone *atomic.Bool
 
 	// Mark is what [Options.Mark] makes of the headers.
-	Mark uint32
+	Mark any
 
 	// Reply is where the handler appends the reply message. It is empty, and
 	// may have room.
@@ -48,6 +48,10 @@ type Call struct {
 	// not sent with any other.
 	Code   uint32
 	Status string
+
+	// Sent, if the handler sets it, is called once: when the reply has been
+	// written as far as the client takes it, or is given up. It must not wait.
+	Sent func()
 
 	stream // what the connection knows
 }

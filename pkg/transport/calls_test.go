@@ -237,11 +237,11 @@ func TestTooLarge(t *testing.T) {
 // A call's mark comes from its headers, also when they are as before.
 func TestMark(t *testing.T) {
 	asked := 0
-	marks := make(chan uint32, 100)
+	marks := make(chan any, 100)
 	_, addr := start(t, Options{
-		Mark: func(header func(string) string) uint32 {
+		Mark: func(header func(string) string) any {
 			asked++
-			return uint32(len(header("user-agent")))
+			return len(header("user-agent"))
 		},
 		Handler: handlerFunc(func(batch []*Call) {
 			for _, call := range batch {
@@ -259,8 +259,8 @@ func TestMark(t *testing.T) {
 		p.ask(id, "x", more...)
 		p.reply(id)
 		id += 2
-		if got := <-marks; got != uint32(len(agent)) {
-			t.Errorf("mark %d of %q", got, agent)
+		if got := <-marks; got != len(agent) {
+			t.Errorf("mark %v of %q", got, agent)
 		}
 	}
 	if asked < 4 || asked > 8 {
@@ -337,5 +337,20 @@ func TestGone(t *testing.T) {
 				t.Fatal("nobody told that the client has gone")
 			}
 		}
+	}
+}
+
+// Headers of one name are one list.
+func TestMarkOfSeveral(t *testing.T) {
+	marks := make(chan any, 1)
+	_, addr := start(t, Options{
+		Mark:    func(header func(string) string) any { return header("x-one") + ";" + header("x-two") + ";" + header("x-none") },
+		Handler: handlerFunc(func(batch []*Call) { marks <- batch[0].Mark }),
+	})
+	p := dial(t, addr)
+	p.ask(1, "x", "x-one: a", "x-two: a", "x-one: b", "x-two: c")
+	p.reply(1)
+	if got := <-marks; got != "a,b;a,c;" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -69,9 +69,10 @@ type conn struct {
 	behind int  // goroutines that decide or write although their turn is over
 
 	// Writing.
-	out       []byte // frames to be written
-	spareOut  []byte // an empty buffer, to be used again
-	writing   bool   // somebody writes, and will write out too
+	out       []byte   // frames to be written
+	spareOut  []byte   // an empty buffer, to be used again
+	sent      []func() // Call.Sent of replies that are in out, or given up
+	writing   bool     // somebody writes, and will write out too
 	wroteAt   time.Time
 	table     table
 	unsent    int   // Σ len(rest) of streams

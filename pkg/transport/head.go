@@ -26,7 +26,7 @@ type head struct {
 	malformedTrailers bool // as trailers, which have no pseudo-headers
 
 	hosts int
-	mark  uint32 // see Options.Mark
+	mark  any // see Options.Mark
 }
 
 const grpcType = "application/grpc"

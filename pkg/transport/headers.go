@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"encoding/binary"
+	"strings"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -129,14 +130,29 @@ func (c *conn) decode(block []byte) (*head, bool) {
 	return &c.same, err == nil
 }
 
-// field returns the first value of a header in the last block.
+// field returns the value of a header in the last block; several are one list.
 func (c *conn) field(name string) string {
 	for i := range c.fields {
 		if c.fields[i].Name == name {
-			return c.fields[i].Value
+			return list(c.fields[i:], name)
 		}
 	}
 	return ""
+}
+
+// list joins the values of a header that the first of the fields has, and does
+// not allocate if no other has it.
+func list(fields []hpack.HeaderField, name string) string {
+	var values []string
+	for i := range fields[1:] {
+		if f := &fields[1+i]; f.Name == name {
+			values = append(values, f.Value)
+		}
+	}
+	if values == nil {
+		return fields[0].Value
+	}
+	return fields[0].Value + "," + strings.Join(values, ",")
 }
 
 // isStable says whether a block leaves the dynamic table as it is, so that the

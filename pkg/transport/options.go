@@ -26,11 +26,12 @@ type Options struct {
 	// they are answered UNIMPLEMENTED.
 	Other http.Handler
 
-	// Mark gives a call its Mark, from its headers: header returns the first
-	// value of one, "" if there is none; names are in lower case. It is called
-	// once for requests with the same headers that follow each other, so it must
-	// depend on nothing else. nil means 0.
-	Mark func(header func(name string) string) uint32
+	// Mark gives a call its Mark, from its headers: header returns the value of
+	// one, "" if there is none, and with commas between them if there are
+	// several; names are in lower case. It is called once for requests with the
+	// same headers that follow each other, so it must depend on nothing else.
+	// nil means nil.
+	Mark func(header func(name string) string) any
 
 	// Takeover is how long the goroutine that reads a connection may take to
 	// decide and to write before another one goes on reading. 1 ms.

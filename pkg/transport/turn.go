@@ -121,6 +121,9 @@ func (c *conn) decideTogether(calls []*Call) {
 		if failed {
 			call.problem = problemPanic
 		}
+		if call.Sent != nil {
+			c.sent = append(c.sent, call.Sent)
+		}
 		c.answer(call)
 	}
 	c.server.metrics.answered.Add(float64(len(calls)))

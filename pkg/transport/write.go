@@ -14,16 +14,17 @@ func (c *conn) flush() {
 		return
 	}
 	for len(c.out) > 0 && !c.closed {
-		b := c.out
-		c.out, c.spareOut = c.spareOut[:0], nil
+		b, sent := c.out, c.sent
+		c.out, c.spareOut, c.sent = c.spareOut[:0], nil, nil
 		c.writing, c.wroteAt = true, c.now
 		c.mu.Unlock()
 		_, err := c.nc.Write(b)
+		tell(sent)
 		c.mu.Lock()
 		c.writing = false
 		if err != nil {
 			c.close()
-			return
+			break
 		}
 		if cap(b) <= largeBuffer {
 			c.spareOut = b[:0]
@@ -31,6 +32,15 @@ func (c *conn) flush() {
 		if c.others > 0 {
 			c.room.Broadcast()
 		}
+	}
+	tell(c.sent)
+	c.sent = nil
+}
+
+// tell calls what waits for replies to be sent.
+func tell(sent []func()) {
+	for _, f := range sent {
+		f()
 	}
 }
 
