@@ -1,6 +1,8 @@
 package service
 
 import (
+	"time"
+
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
@@ -35,6 +37,9 @@ type batch struct {
 	views     []*view              // by ask
 	decisions []algorithm.Decision // by ask
 	keys      []byte               // what the asks' keys point into, and hidden values
+
+	accounted      bool      // some request has an account
+	asked, decided time.Time // of the asks, if accounted
 }
 
 // span is a part of one of the batch's slices.

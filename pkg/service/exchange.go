@@ -32,6 +32,9 @@ type Exchange struct {
 	// that nobody would tell.
 	Gone *atomic.Bool
 
+	// Account, if not nil, is filled in with what became of the request.
+	Account *Account
+
 	// Reply is what the RateLimitResponse is appended to.
 	Reply []byte
 

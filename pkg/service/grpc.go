@@ -58,6 +58,7 @@ func handle(server any, ctx context.Context, decode func(any) error, interceptor
 func (s *Service) call(ctx context.Context, exchange any) (any, error) {
 	e := exchange.(*Exchange)
 	e.Strict = StrictCaller(callHeaders(ctx))
+	e.Account = accountOf(ctx)
 	e.Deadline, _ = ctx.Deadline()
 	batch := []Exchange{*e}
 	s.Answer(ctx, batch)

@@ -50,6 +50,9 @@ func (s *Service) reply(ctx context.Context, b *batch, i int, e *Exchange) resul
 	default:
 		e.Reply = s.appendReply(e.Reply, b, r, &v)
 	}
+	if e.Account != nil {
+		b.account(e.Account, r, v.over, e.Err)
+	}
 	switch {
 	case e.Err != nil:
 		s.metrics.errors[e.Err.Kind].Inc()

@@ -143,7 +143,7 @@ func (s *Service) ShouldRateLimit(ctx context.Context, request *rlsv3.RateLimitR
 	if err != nil { // for strings that are not UTF-8
 		return nil, &Error{Kind: InvalidArgument, Message: malformed.Message, Cause: err}
 	}
-	exchange := []Exchange{{Request: wire, Strict: true}}
+	exchange := []Exchange{{Request: wire, Strict: true, Account: accountOf(ctx)}}
 	exchange[0].Deadline, _ = ctx.Deadline()
 	s.Answer(ctx, exchange)
 	if err := exchange[0].Err; err != nil {
@@ -161,6 +161,7 @@ func (s *Service) ShouldRateLimit(ctx context.Context, request *rlsv3.RateLimitR
 func (s *Service) admit(b *batch, t *table, e *Exchange, now time.Time) {
 	r := b.decode(e.Request)
 	r.strict = e.Strict
+	b.accounted = b.accounted || e.Account != nil
 	r.asks = span{len(b.asks), len(b.asks)}
 	if !e.TooLarge {
 		r.err = b.check(r)
@@ -201,7 +202,13 @@ func (s *Service) decide(ctx context.Context, b *batch, t *table) {
 		return
 	}
 	b.decisions = slices.Grow(b.decisions, len(b.asks))[:len(b.asks)]
+	if b.accounted {
+		b.asked = time.Now()
+	}
 	s.decider.Decide(ctx, b.asks, b.decisions)
+	if b.accounted {
+		b.decided = time.Now()
+	}
 	b.count()
 	if t.sheet != nil {
 		b.report(t.sheet)
