@@ -1,0 +1,2 @@
+// Package otlptest starts collectors of traces for tests.
+package otlptest
