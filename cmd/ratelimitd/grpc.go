@@ -24,8 +24,8 @@ import (
 // newGRPC returns what serves every method that package transport does not:
 // health, reflection, and rate limit requests that come compressed. It has no
 // connections of its own.
-func newGRPC(s *settings.Settings, rateLimit *service.Service, health *health.Server) *grpc.Server {
-	server := grpc.NewServer(append(rateLimit.ServerOptions(), grpc.MaxRecvMsgSize(min(int(s.GRPCMaxMessage), maxOtherMessage)))...)
+func newGRPC(s *settings.Settings, rateLimit *service.Service, spans *spans, health *health.Server) *grpc.Server {
+	server := grpc.NewServer(append(rateLimit.ServerOptions(), grpc.MaxRecvMsgSize(min(int(s.GRPCMaxMessage), maxOtherMessage)), grpc.ChainUnaryInterceptor(spans.unary))...)
 	rateLimit.Register(server)
 	healthpb.RegisterHealthServer(server, health)
 	if s.GRPCReflection {

@@ -77,6 +77,10 @@ func (m *Main) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	spans, err := m.openSpans(store.system, registry)
+	if err != nil {
+		return err
+	}
 	policies, err := reload.New(m.reloadOptions(rateLimit.SetRules, stats.beside(registry)))
 	if err != nil {
 		return err
@@ -91,9 +95,9 @@ func (m *Main) Run(ctx context.Context) error {
 	grpcHealth := health.NewServer()
 	ready.tellOnce(grpcHealth)
 
-	other := newGRPC(m.Settings, rateLimit, grpcHealth)
+	other := newGRPC(m.Settings, rateLimit, spans, grpcHealth)
 	defer other.Stop()
-	grpcPort, err := newTransport(m.Settings, rateLimit, sparing(other, maxTurnWait), store.inline, m.log, registry)
+	grpcPort, err := newTransport(m.Settings, rateLimit, spans, sparing(other, maxTurnWait), store.inline, m.log, registry)
 	if err != nil {
 		return err
 	}
@@ -102,7 +106,7 @@ func (m *Main) Run(ctx context.Context) error {
 	}
 	servers := &servers{
 		grpc: grpcPort,
-		http: web.NewServer(closing(ready, web.Public(m.publicOptions(rateLimit, ready, registry))), m.log),
+		http: web.NewServer(closing(ready, spans.json(web.Public(m.publicOptions(rateLimit, ready, registry)))), m.log),
 	}
 	if sockets.admin != nil {
 		if sockets.admin, err = adminSecurity(m.Settings).listener(sockets.admin, m.log); err != nil {
@@ -137,7 +141,9 @@ func (m *Main) Run(ctx context.Context) error {
 		time.Sleep(m.Settings.DrainDelay)
 	}
 	ready.drain(grpcHealth)
+	end := time.Now().Add(m.Settings.ShutdownTimeout)
 	servers.stop(m.Settings.ShutdownTimeout, m.log)
+	spans.flush(end)
 	m.log.Info("stopped")
 	return err
 }

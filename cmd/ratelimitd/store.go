@@ -17,6 +17,7 @@ import (
 type store struct {
 	decider service.Decider
 	inline  bool         // it never waits for anything
+	system  string       // its name among OpenTelemetry's, unless inline
 	ready   func() error // nil: it answers
 	close   func()
 }
@@ -66,6 +67,7 @@ func openStore(s *settings.Settings, asReference bool, log *slog.Logger, registr
 	policy.Local = local
 	return &store{
 		decider: backend.WithFailurePolicy(decider, policy),
+		system:  "redis",
 		ready:   redis.Ready,
 		close: func() {
 			local.Close()

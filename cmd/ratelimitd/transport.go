@@ -17,16 +17,16 @@ import (
 
 // newTransport returns the server of the gRPC port. inline says that the store
 // never waits for anything.
-func newTransport(s *settings.Settings, rateLimit *service.Service, other http.Handler, inline bool, log *slog.Logger, registry prometheus.Registerer) (*transport.Server, error) {
+func newTransport(s *settings.Settings, rateLimit *service.Service, spans *spans, other http.Handler, inline bool, log *slog.Logger, registry prometheus.Registerer) (*transport.Server, error) {
 	grace := s.GRPCConnectionAgeGrace
 	if grace == 0 { // for ever
 		grace = math.MaxInt64
 	}
 	return transport.New(transport.Options{
 		Method:          rlsv3.RateLimitService_ShouldRateLimit_FullMethodName,
-		Handler:         &answerer{service: rateLimit},
+		Handler:         &answerer{service: rateLimit, spans: spans},
 		Other:           other,
-		Mark:            mark,
+		Mark:            spans.mark,
 		Inline:          inline,
 		MaxMessage:      int(s.GRPCMaxMessage),
 		MaxConnections:  s.GRPCMaxConnections,
@@ -39,19 +39,10 @@ func newTransport(s *settings.Settings, rateLimit *service.Service, other http.H
 	})
 }
 
-// strict is the mark of calls from programs, see [service.StrictCaller].
-const strict = 1
-
-func mark(header func(name string) string) uint32 {
-	if service.StrictCaller(header) {
-		return strict
-	}
-	return 0
-}
-
 // answerer has the service answer the calls of a connection.
 type answerer struct {
 	service *service.Service
+	spans   *spans
 	batches sync.Pool // of *[]service.Exchange
 }
 
@@ -65,11 +56,18 @@ func (a *answerer) Handle(ctx context.Context, calls []*transport.Call) {
 		batch = new([]service.Exchange)
 	}
 	exchanges := (*batch)[:0]
-	for _, c := range calls {
+	var traced []*span
+	for i, c := range calls {
+		from := c.Mark.(*caller)
 		exchanges = append(exchanges, service.Exchange{
-			Request: c.Message, TooLarge: c.TooLarge, Strict: c.Mark == strict,
+			Request: c.Message, TooLarge: c.TooLarge, Strict: from.strict,
 			Arrived: c.Arrived, Deadline: c.Deadline, Gone: c.Gone, Reply: c.Reply,
 		})
+		if span := a.spans.begin(a.spans.tracer.Begin(&from.parent, c.Arrived)); span != nil {
+			span.index = i
+			exchanges[i].Account = &span.Account
+			traced = append(traced, span)
+		}
 	}
 	a.service.Answer(ctx, exchanges)
 	for i, c := range calls {
@@ -77,6 +75,10 @@ func (a *answerer) Handle(ctx context.Context, calls []*transport.Call) {
 		if err := exchanges[i].Err; err != nil {
 			c.Code, c.Status = uint32(err.Code()), err.Error()
 		}
+	}
+	for _, span := range traced {
+		span.err = exchanges[span.index].Err
+		calls[span.index].Sent = span.end
 	}
 	clear(exchanges)
 	if cap(exchanges) <= maxPooled {

@@ -29,7 +29,7 @@ const (
 // TestMetricsTable compares the table with what running programs show, one on each store. -update writes it anew.
 func TestMetricsTable(t *testing.T) {
 	all := map[string]*metricFamily{}
-	scrape(t, all, startProgram(t, "RATELIMITD_STORE=memory", "RATELIMITD_GRPC_CONNECTION_AGE=50ms", "RATELIMITD_XDS_SERVER=127.0.0.1:1"), nil)
+	scrape(t, all, startProgram(t, "RATELIMITD_STORE=memory", "RATELIMITD_GRPC_CONNECTION_AGE=50ms", "RATELIMITD_XDS_SERVER=127.0.0.1:1", "RATELIMITD_TRACING=true"), nil)
 	redis := redistest.Start(t, redistest.Options{})
 	scrape(t, all, startProgram(t, "RATELIMITD_STORE=redis", "RATELIMITD_STORE_TIMEOUT=5s", "RATELIMITD_REDIS_URL="+redis.URL()), redis.Kill)
 

@@ -239,6 +239,7 @@ func (e *environment) check(f *faults) {
 		}
 	}
 	e.stats.check(f)
+	e.tracing.check(f)
 	if r := e.stats.NearLimitRatio; r < 0 || r > 1 {
 		f.add("NEAR_LIMIT_RATIO", "%v is no part of a limit; from 0 to 1", r)
 	}

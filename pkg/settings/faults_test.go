@@ -112,6 +112,10 @@ config/ratelimitd.yaml:1: http_max_body: "1MB" is no size; write bytes, or a num
 config/ratelimitd.yaml:1: body: "maybe" is not true or false`,
 		},
 		{
+			"fractions", "tracing_sampling_rate: 10%\n", nil, nil,
+			`config/ratelimitd.yaml:1: tracing_sampling_rate: "10%" is no fraction; write a number from 0 to 1`,
+		},
+		{
 			"addresses", "", []string{"RATELIMITD_GRPC_ADDRESS=8081", "RATELIMITD_HTTP_ADDRESS=:http"}, []string{"--admin-address="},
 			`RATELIMITD_GRPC_ADDRESS: "8081" is no address; write host:port, or :port for every interface, or unix:path for a unix socket
 RATELIMITD_HTTP_ADDRESS: ":http" is no address; write host:port, or :port for every interface

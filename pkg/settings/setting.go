@@ -42,6 +42,11 @@ type Setting struct {
 // Name is a short word of [Setting.Allowed], or empty.
 type Name string
 
+// Fraction is a part of something, from 0 to 1.
+type Fraction float64
+
+func (f *Fraction) String() string { return strconv.FormatFloat(float64(*f), 'g', -1, 64) }
+
 // longestName is how many bytes a Name has at most.
 const longestName = 63
 
@@ -70,6 +75,8 @@ func (s *Setting) Kind() string {
 		return "name"
 	case *URL:
 		return "url"
+	case *Fraction:
+		return "fraction"
 	}
 	if s.Choices != nil {
 		return "choice"
@@ -92,6 +99,8 @@ func (s *Setting) Allowed() string {
 		return "bytes, or a number with KiB, MiB or GiB" + s.bounds()
 	case "address":
 		return s.allowedAddress()
+	case "fraction":
+		return "a number from 0 to 1"
 	case "name":
 		return "up to " + strconv.Itoa(longestName) + " letters, digits, - and _"
 	case "url":
@@ -124,6 +133,12 @@ func (s *Setting) parse(text string) (problem string) {
 		return s.checkAddress(text)
 	case *URL:
 		*to = URL(text)
+	case *Fraction:
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(value >= 0 && value <= 1) { // nor NaN
+			return fmt.Sprintf("%q is no %s; write %s", text, s.Kind(), s.Allowed())
+		}
+		*to = Fraction(value)
 	case *Name:
 		*to = Name(text)
 		return s.checkName(text)
@@ -207,7 +222,7 @@ func (s *Setting) current() string {
 		return strconv.FormatBool(*from)
 	case *int:
 		return strconv.Itoa(*from)
-	case fmt.Stringer: // *Secret, *URL, *Size, *time.Duration
+	case fmt.Stringer: // *Secret, *URL, *Size, *Fraction, *time.Duration
 		return from.String()
 	}
 	panic("settings: " + s.Name + " has a field of a type that is not known here")

@@ -93,6 +93,9 @@ type Settings struct {
 	StatsdDialect  string
 	StatsdMaxNames int
 
+	Tracing             bool
+	TracingSamplingRate Fraction
+
 	LogLevel  string
 	LogFormat string
 

@@ -10,6 +10,7 @@ const (
 	groupRedis   = "Redis"
 	groupAnswers = "Answers"
 	groupStatsd  = "Statsd"
+	groupTracing = "Tracing"
 	groupLog     = "Log"
 	groupLife    = "Start and stop"
 )
@@ -49,7 +50,8 @@ func table(s *Settings) []Setting {
 		rows []Setting
 	}{
 		{groupFile, fileRows(s)}, {groupPolicy, policyRows(s)}, {groupXDS, xdsRows(s)}, {groupListen, listenRows(s)}, {groupStore, storeRows(s)},
-		{groupRedis, redisRows(s)}, {groupAnswers, answerRows(s)}, {groupStatsd, statsdRows(s)}, {groupLog, logRows(s)}, {groupLife, lifeRows(s)},
+		{groupRedis, redisRows(s)}, {groupAnswers, answerRows(s)}, {groupStatsd, statsdRows(s)}, {groupTracing, tracingRows(s)},
+		{groupLog, logRows(s)}, {groupLife, lifeRows(s)},
 	} {
 		for _, row := range group.rows {
 			row.Group = group.name
@@ -431,6 +433,19 @@ func statsdRows(s *Settings) []Setting {
 			Name: "statsd_max_names", target: &s.StatsdMaxNames, Default: "1000", Min: "1", Max: "10000",
 			Doc: "How many names the metrics of a rule may have whose policy puts values of requests into them, and those of the limits that requests bring along " +
 				"for a domain. What would be one more is counted under one name that ends with overflow.",
+		},
+	}
+}
+
+func tracingRows(s *Settings) []Setting {
+	return []Setting{
+		{
+			Name: "tracing", target: &s.Tracing, Default: "false",
+			Doc: "Send spans of requests over OTLP, to where OpenTelemetry's variables say: OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_SERVICE_NAME and the like.",
+		},
+		{
+			Name: "tracing_sampling_rate", target: &s.TracingSamplingRate, Default: "1",
+			Doc: "Which part of the requests is traced that are not part of a trace. Others are traced if their caller's span is.",
 		},
 	}
 }
