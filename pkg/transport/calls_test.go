@@ -344,7 +344,9 @@ func TestGone(t *testing.T) {
 func TestMarkOfSeveral(t *testing.T) {
 	marks := make(chan any, 1)
 	_, addr := start(t, Options{
-		Mark:    func(header func(string) string) any { return header("x-one") + ";" + header("x-two") + ";" + header("x-none") },
+		Mark: func(header func(string) string) any {
+			return header("x-one") + ";" + header("x-two") + ";" + header("x-none")
+		},
 		Handler: handlerFunc(func(batch []*Call) { marks <- batch[0].Mark }),
 	})
 	p := dial(t, addr)
