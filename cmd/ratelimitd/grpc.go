@@ -23,9 +23,10 @@ import (
 
 // newGRPC returns what serves every method that package transport does not:
 // health, reflection, and rate limit requests that come compressed. It has no
-// connections of its own.
-func newGRPC(s *settings.Settings, rateLimit *service.Service, spans *spans, health *health.Server) *grpc.Server {
-	server := grpc.NewServer(append(rateLimit.ServerOptions(), grpc.MaxRecvMsgSize(min(int(s.GRPCMaxMessage), maxOtherMessage)), grpc.ChainUnaryInterceptor(spans.unary))...)
+// connections of its own. Unary calls pass through intercept.
+func newGRPC(s *settings.Settings, rateLimit *service.Service, health *health.Server, intercept ...grpc.UnaryServerInterceptor) *grpc.Server {
+	options := append(rateLimit.ServerOptions(), grpc.MaxRecvMsgSize(min(int(s.GRPCMaxMessage), maxOtherMessage)), grpc.ChainUnaryInterceptor(intercept...))
+	server := grpc.NewServer(options...)
 	rateLimit.Register(server)
 	healthpb.RegisterHealthServer(server, health)
 	if s.GRPCReflection {

@@ -85,6 +85,8 @@ func (m *Main) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	stats.also(store.sources...)
+	stats.also(runtimeSource(policies))
 	policies.Load()
 	plane, err := m.openControlPlane(policies, registry)
 	if err != nil {
@@ -95,15 +97,17 @@ func (m *Main) Run(ctx context.Context) error {
 	grpcHealth := health.NewServer()
 	ready.tellOnce(grpcHealth)
 
-	other := newGRPC(m.Settings, rateLimit, spans, grpcHealth)
+	other := newGRPC(m.Settings, rateLimit, grpcHealth, stats.countOthers, spans.unary)
 	defer other.Stop()
 	grpcPort, err := newTransport(m.Settings, rateLimit, spans, sparing(other, maxTurnWait), store.inline, m.log, registry)
 	if err != nil {
 		return err
 	}
-	if sockets.grpc, err = grpcSecurity(m.Settings).listener(sockets.grpc, m.log); err != nil {
+	tls := grpcSecurity(m.Settings)
+	if sockets.grpc, err = tls.listener(sockets.grpc, m.log); err != nil {
 		return err
 	}
+	stats.also(certificatesSource(tls.source))
 	servers := &servers{
 		grpc: grpcPort,
 		http: web.NewServer(closing(ready, spans.json(web.Public(m.publicOptions(rateLimit, ready, registry)))), m.log),

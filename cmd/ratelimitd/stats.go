@@ -36,6 +36,18 @@ type stats struct {
 
 	// others are metrics that have another name there.
 	others *prometheus.Registry
+
+	sources []statsd.Source // of what others keep; complete before run
+}
+
+// also has a source be told besides.
+func (s *stats) also(sources ...statsd.Source) { s.sources = append(s.sources, sources...) }
+
+// tell is the source of all of them.
+func (s *stats) tell(to func(statsd.Metric)) {
+	for _, source := range s.sources {
+		source(to)
+	}
 }
 
 // translations are the names of others.
@@ -55,25 +67,26 @@ type statsOptions struct {
 
 // openStats begins to count, if the settings say so. Beside what was counted its
 // page shows what the registry has.
-func (m *Main) openStats(registry prometheus.Gatherer) (stats, error) {
+func (m *Main) openStats(registry prometheus.Gatherer) (*stats, error) {
 	o := nativeStats(m.Settings)
 	if m.Compat != nil {
 		var err error
 		if o, err = compatStats(&m.Compat.Stats, m.log); err != nil {
-			return stats{}, err
+			return nil, err
 		}
 	}
 	if o.sender.Address == "" && o.address == "" {
-		return stats{}, nil
+		return &stats{}, nil
 	}
-	s := stats{tally: statsd.NewTally(o.tally), others: prometheus.NewRegistry()}
-	sources := []statsd.Source{statsd.Process, statsd.Gathered(s.others, translations)}
+	o.tally.Methods = otherMethods()
+	s := &stats{tally: statsd.NewTally(o.tally), others: prometheus.NewRegistry()}
+	s.also(statsd.Process, statsd.Gathered(s.others, translations), reservedSource(o.sender.Tags))
 	if o.address != "" {
-		o.exhibit.Sources = sources
+		o.exhibit.Sources = []statsd.Source{s.tell}
 		return s, s.show(&o, registry, m.log)
 	}
 	o.sender.Log = m.log
-	o.sender.Sources = sources
+	o.sender.Sources = []statsd.Source{s.tell}
 	s.sender = statsd.NewSender(s.tally, o.sender)
 	return s, nil
 }
@@ -117,7 +130,7 @@ func compatStats(s *compat.Stats, log *slog.Logger) (statsOptions, error) {
 		sender: statsd.SenderOptions{
 			Network:  cmp.Or(s.Protocol, statsd.TCP),
 			Interval: s.FlushInterval,
-			Tags:     s.ExtraTags,
+			Tags:     undotted(s.ExtraTags),
 			Dog:      s.DogStatsd,
 		},
 	}
@@ -151,6 +164,16 @@ func compatStats(s *compat.Stats, log *slog.Logger) (statsOptions, error) {
 	}
 	o.exhibit.Mapping = string(text)
 	return o, nil
+}
+
+// undotted are the tags as envoyproxy/ratelimit sends them, also where a dot could
+// stay.
+func undotted(tags map[string]string) map[string]string {
+	all := make(map[string]string, len(tags))
+	for name, value := range tags {
+		all[name] = strings.ReplaceAll(value, ".", "_")
+	}
+	return all
 }
 
 // beside returns what registers metrics with the registry, and so that they can

@@ -11,6 +11,7 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/backend"
 	"github.com/ratelimitd/ratelimitd/pkg/service"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
+	"github.com/ratelimitd/ratelimitd/pkg/statsd"
 )
 
 // store is where counts are kept, with all that stacks on it.
@@ -20,6 +21,7 @@ type store struct {
 	system  string       // its name among OpenTelemetry's, unless inline
 	ready   func() error // nil: it answers
 	close   func()
+	sources []statsd.Source
 }
 
 // openStore opens the store of the settings. It does not fail for a store that
@@ -51,11 +53,13 @@ func openStore(s *settings.Settings, asReference bool, log *slog.Logger, registr
 		return nil, err
 	}
 	shedding := backend.WithShedding(redis, shed)
+	sources := []statsd.Source{poolSource("ratelimit.redis_pool", redis.Connections)}
 	var decider service.Decider = shedding
 	if s.RedisKnownOverKeys > 0 {
-		decider = backend.WithKnownOver(shedding, backend.KnownOverOptions{
+		known := backend.WithKnownOver(shedding, backend.KnownOverOptions{
 			MaxKeys: s.RedisKnownOverKeys, Reference: asReference, Registerer: registry,
 		})
+		decider, sources = known, append(sources, localCacheSource(known))
 	}
 	replicas := backend.JoinReplicas(redis, backend.ReplicasOptions{Unmet: s.Replicas, Registerer: registry, Log: log})
 	local := backend.NewLocal(decider, backend.LocalOptions{
@@ -75,6 +79,7 @@ func openStore(s *settings.Settings, asReference bool, log *slog.Logger, registr
 			shedding.Close()
 			_ = redis.Close()
 		},
+		sources: sources,
 	}, nil
 }
 

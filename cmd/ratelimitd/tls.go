@@ -15,6 +15,8 @@ type security struct {
 	files     certificates.Files // without a certificate: no TLS
 	san       string             // a DNS name that clients' certificates must have; "": any
 	protocols []string
+
+	source *certificates.Source // nil: no TLS, or not yet
 }
 
 func adminSecurity(s *settings.Settings) *security {
@@ -47,6 +49,7 @@ func (s *security) listener(l net.Listener, log *slog.Logger) (net.Listener, err
 	if _, err := source.Current(); err != nil {
 		return nil, err
 	}
+	s.source = source
 	return tls.NewListener(l, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {

@@ -14,6 +14,22 @@ type Source struct {
 	mu        sync.Mutex
 	good      *Loaded // guarded by mu, as is complaint; nil: none yet
 	complaint string  // what was last logged; "": the files are good
+	loads     Loads
+}
+
+// Loads tell how often files were new.
+type Loads struct {
+	Attempts, Failures uint64 // all, and those of them in which the files were bad
+	Files              int
+}
+
+// Loads returns how often they were until now.
+func (s *Source) Loads() Loads {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	loads := s.loads
+	loads.Files = len(s.files.paths())
+	return loads
 }
 
 // NewSource returns a source that has read nothing yet. The log tells once of
@@ -28,16 +44,21 @@ func (s *Source) Current() (*Loaded, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case err == nil && isNew && s.good != nil:
-		s.log.Info("new certificates are in use", "files", s.files.paths())
 	case err != nil && s.good == nil:
+		s.loads.Attempts, s.loads.Failures = s.loads.Attempts+1, s.loads.Failures+1
 		return nil, err
 	case err != nil:
 		if text := err.Error(); text != s.complaint {
 			s.complaint = text
+			s.loads.Attempts, s.loads.Failures = s.loads.Attempts+1, s.loads.Failures+1
 			s.log.Error("the certificates that were last good stay in use", "error", err)
 		}
 		return s.good, nil
+	case isNew && s.good != nil:
+		s.log.Info("new certificates are in use", "files", s.files.paths())
+	}
+	if isNew {
+		s.loads.Attempts++
 	}
 	s.good, s.complaint = loaded, ""
 	return loaded, nil

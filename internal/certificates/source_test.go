@@ -80,6 +80,9 @@ func TestLastGoodFilesStay(t *testing.T) {
 			t.Errorf("%s: said %q, want %q", row.what, said, row.says)
 		}
 	}
+	if got, want := source.Loads(), (Loads{Attempts: 10, Failures: 7, Files: 3}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
 }
 
 // What has not changed is not parsed for each connection.

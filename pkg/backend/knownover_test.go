@@ -111,7 +111,7 @@ func TestKnownOver(t *testing.T) {
 			{0, []algorithm.Ask{ask("a", hour, 1)}, "over:0", 0}, // as the other limit said nothing
 			{0, []algorithm.Ask{with(ask("a", hour, 2), func(a *algorithm.Ask) { a.Mode = algorithm.GiveBack })}, "ok:1", 1},
 			{0, []algorithm.Ask{ask("a", hour, 2)}, "over:1", 1},
-			{0, []algorithm.Ask{ask("a", hour, 1)}, "ok:0", 1}, // less than what was refused
+			{0, []algorithm.Ask{ask("a", hour, 1)}, "ok:0", 1},                 // less than what was refused
 			{time.Millisecond, []algorithm.Ask{ask("t", brief, 1)}, "ok:0", 1}, // later than what was given back
 			{0, []algorithm.Ask{ask("t", brief, 1)}, "over:0", 1},
 			{299 * time.Millisecond, []algorithm.Ask{ask("t", brief, 1)}, "over:0", 0},

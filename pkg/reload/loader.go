@@ -77,6 +77,7 @@ type Loader struct {
 	// status is replaced with mu held, and read without: health is asked for
 	// while files are compiled.
 	status atomic.Pointer[Status]
+	reads  reads
 }
 
 // New makes a loader that has loaded nothing. It fails when the metrics are
@@ -153,6 +154,7 @@ func (l *Loader) check(now time.Time) (again bool) {
 func (l *Loader) take(p, other *part, files set, err error) {
 	if p == &l.local {
 		l.change = time.Time{}
+		l.note(files, err)
 	}
 	p.newest = files
 	if err == nil {
@@ -171,6 +173,7 @@ func (l *Loader) enforce(p, other *part) error {
 	if p.newest.sum == p.inForce.sum {
 		p.err = nil
 		l.report(l.Status().Rules, l.Status().Since)
+		l.metrics.loaded.Inc()
 		l.o.Log.Info("policies are again those in force", "revision", l.Status().Rules.Revision())
 		return nil
 	}

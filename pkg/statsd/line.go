@@ -32,11 +32,11 @@ func appendTime(line []byte, took time.Duration, rate float64) []byte {
 	return line
 }
 
-// nameTags writes tags as a part of names.
+// nameTags writes tags as a part of names. A dot would begin another part.
 func nameTags(tags map[string]string) string {
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(tags)) {
-		b.WriteString(".__" + cleanTag(name) + "=" + cleanTag(tags[name]))
+	for _, name := range namesOf(tags) {
+		b.WriteString(".__" + cleanTag(name) + "=" + strings.ReplaceAll(cleanTag(tags[name]), ".", "_"))
 	}
 	return b.String()
 }
@@ -44,7 +44,7 @@ func nameTags(tags map[string]string) string {
 // dogTags writes tags as dogstatsd has them, at the end of a line.
 func dogTags(tags map[string]string) string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(tags)) {
+	for _, name := range namesOf(tags) {
 		all = append(all, cleanTag(name)+":"+cleanTag(tags[name]))
 	}
 	if all == nil {
@@ -53,10 +53,22 @@ func dogTags(tags map[string]string) string {
 	return "|#" + strings.Join(all, ",")
 }
 
+// namesOf returns the names of tags, in order, but for those of which a half is
+// empty: they are left out.
+func namesOf(tags map[string]string) []string {
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(tags)) {
+		if name != "" && tags[name] != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // cleanTag keeps what would end a tag out of it.
 func cleanTag(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r <= ' ' || strings.ContainsRune(":|#,\x7f", r) {
+		if r < ' ' || strings.ContainsRune(":|,\x7f", r) {
 			return '_'
 		}
 		return r

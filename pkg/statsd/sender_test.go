@@ -115,13 +115,13 @@ func TestSendOverUDP(t *testing.T) {
 
 // Tags are part of names, or are written as dogstatsd has them.
 func TestTags(t *testing.T) {
-	tags := map[string]string{"zone": "z1", "app": "r:l|x"}
+	tags := map[string]string{"zone": "z1", "app": "r:l|x", "version": "1.2 #3", "none": "", "": "none"}
 	for _, row := range []struct {
 		dog  bool
 		want string
 	}{
-		{false, "ratelimit.service.global_shadow_mode.__app=r_l_x.__zone=z1:1|c"},
-		{true, "ratelimit.service.global_shadow_mode:1|c|#app:r_l_x,zone:z1"},
+		{false, "ratelimit.service.global_shadow_mode.__app=r_l_x.__version=1_2 #3.__zone=z1:1|c"},
+		{true, "ratelimit.service.global_shadow_mode:1|c|#app:r_l_x,version:1.2 #3,zone:z1"},
 	} {
 		address, next := listenUDP(t)
 		tally := NewTally(Options{})
