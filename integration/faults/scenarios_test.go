@@ -79,8 +79,9 @@ var scenarios = []scenario{
 	{name: "the master is made a replica, and the address leads to the new master", build: replicated, strike: exposing(handOver)},
 	{name: "Sentinel: the master is handed over", build: sentinel, strike: failOver},
 	{name: "Sentinel: the master is killed", build: sentinel, strike: killMaster},
-	{name: "Cluster: slots move", build: cluster, strike: moveSlots},
-	{name: "Cluster: a node is killed, and back without its data", build: cluster, strike: killNode},
+	{name: "Cluster: slots move", build: cluster(0), strike: moveSlots},
+	{name: "Cluster: a node is killed, and back without its data", build: cluster(0), strike: killNode},
+	{name: "Cluster of six: a slot moves, its new master is killed, and a replica takes over", build: cluster(1), strike: replaceNode},
 	{name: "the network is slower, but in time", build: proxied, strike: spoiling(`{"type": "latency", "attributes": {"latency": 20, "jitter": 10}}`)},
 	{name: "the network is too slow", build: proxied, strike: exposing(spoiling(`{"type": "latency", "attributes": {"latency": 300}}`))},
 	{name: "half of the connections are silent", build: proxied, strike: exposing(spoiling(`{"type": "timeout", "toxicity": 0.5, "attributes": {"timeout": 0}}`))},
@@ -173,6 +174,24 @@ func killNode(t *testing.T, s *stage) fault {
 	waitFor(t, "the node to serve", func() bool { // by itself it waits two seconds after its start
 		return strings.Contains(s.nodes[2].Do(t, "cluster", "info").(string), "cluster_state:ok")
 	})
+	f.ended = now()
+	return f
+}
+
+// replaceNode moves a slot to a master, ends that, and lets the Cluster make its replica the master.
+func replaceNode(t *testing.T, s *stage) fault {
+	t.Helper()
+	const victim = 1
+	master := s.nodes[victim]
+	f := fault{loses: true, began: now()}
+	s.cluster.MoveSlot(t, s.slotsOn(t, s.nodes[0])[0], victim, func() { s.load.goOn(t, outage/20) })
+	f.only, f.perhaps = s.keysOn(t, master)
+	f.lostFrom = now()
+	tag, _, _ := strings.Cut(master.Do(t, "keys", "*").([]any)[0].(string), "}")
+	master.Do(t, "set", tag+"}mark", "", "px", 1000)
+	master.Do(t, "wait", 1, patience.Milliseconds()) // for what was written before
+	master.Kill()
+	s.cluster.AwaitFailover(t, victim)
 	f.ended = now()
 	return f
 }

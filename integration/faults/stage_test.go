@@ -52,11 +52,13 @@ func sentinel(t *testing.T) *stage {
 	return &stage{url: watch.URL(), nodes: watch.Nodes, watch: watch}
 }
 
-// cluster is a Cluster of three masters.
-func cluster(t *testing.T) *stage {
-	t.Helper()
-	c := redistest.StartCluster(t, redistest.Options{})
-	return &stage{url: c.URL(), nodes: c.Masters, cluster: c}
+// cluster is a Cluster of three masters, each with so many replicas.
+func cluster(replicas int) func(*testing.T) *stage {
+	return func(t *testing.T) *stage {
+		t.Helper()
+		c := redistest.StartCluster(t, redistest.Options{Replicas: replicas})
+		return &stage{url: c.URL(), nodes: c.Masters, cluster: c}
+	}
 }
 
 // clients returns clients of all servers, which know no detour.

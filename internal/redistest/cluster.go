@@ -53,11 +53,7 @@ func StartCluster(t testing.TB, options Options) *Cluster {
 		}
 		return true
 	})
-	for i := range masters {
-		for range options.Replicas {
-			c.addReplica(t, i)
-		}
-	}
+	c.addReplicas(t)
 	return c
 }
 
@@ -72,26 +68,33 @@ func startNode(t testing.TB, options Options) *Server {
 	})
 }
 
-// addReplica starts a replica of a master, and returns when it is in step and
-// every master knows it.
-func (c *Cluster) addReplica(t testing.TB, of int) {
+// addReplicas starts the replicas, and returns when each is in step with its
+// master and every master knows it.
+func (c *Cluster) addReplicas(t testing.TB) {
 	t.Helper()
-	node := startNode(t, c.options)
-	for _, master := range c.Masters {
-		node.Do(t, "cluster", "meet", "127.0.0.1", master.Port, master.bus(t))
-	}
-	waitFor(t, "the replica finds its master", func() bool {
-		return node.admin.Do(context.Background(), "cluster", "replicate", c.ids[of]).Err() == nil
-	})
-	id := node.Do(t, "cluster", "myid").(string)
-	waitFor(t, "the replica is in step", func() bool {
-		known := node.info(t, "replication", "master_link_status") == "up"
+	for range len(c.Masters) * c.options.Replicas {
+		node := startNode(t, c.options)
 		for _, master := range c.Masters {
-			known = known && strings.Contains(fmt.Sprint(master.Do(t, "cluster", "replicas", c.ids[of])), id)
+			node.Do(t, "cluster", "meet", "127.0.0.1", master.Port, master.bus(t))
 		}
-		return known
-	})
-	c.Replicas = append(c.Replicas, node)
+		c.Replicas = append(c.Replicas, node)
+	}
+	for i, node := range c.Replicas {
+		waitFor(t, "the replica finds its master", func() bool {
+			return node.admin.Do(context.Background(), "cluster", "replicate", c.ids[i/c.options.Replicas]).Err() == nil
+		})
+	}
+	for i, node := range c.Replicas {
+		id := node.Do(t, "cluster", "myid").(string)
+		waitFor(t, "the replica is in step", func() bool {
+			known := node.info(t, "replication", "master_link_status") == "up"
+			for _, master := range c.Masters {
+				replicas := master.Do(t, "cluster", "replicas", c.ids[i/c.options.Replicas])
+				known = known && strings.Contains(fmt.Sprint(replicas), id)
+			}
+			return known
+		})
+	}
 }
 
 // AwaitFailover returns when a replica has taken the place of a master that was

@@ -189,12 +189,12 @@ func (b *syncBuffer) String() string {
 }
 
 // After a fail-over, in good order or by a crash, the store finds the new
-// master by itself.
+// master by itself. The sentinel has a password of its own.
 func TestRedisSentinelFailover(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
 			t.Parallel()
-			s := redistest.StartSentinel(t, redistest.Options{})
+			s := redistest.StartSentinel(t, redistest.Options{User: "limiter", Password: "secret", SentinelPassword: "watch"})
 			r, _ := openRedis(t, s.URL(), func(o *RedisOptions) { o.ReadTimeout = time.Second })
 			l := limitOf(t, "fixed_window", 1_000_000, aLongTime)
 			var decided atomic.Int64
