@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -19,52 +20,87 @@ import (
 )
 
 // TestHostileTrafficLeavesNothing: 100,000 domains, values and overrides, each
-// another one, make no series, no line of the log, and keep no memory.
+// another one, make no series, no line of the log, and keep no memory, besides
+// the counters that a store in memory has.
 func TestHostileTrafficLeavesNothing(t *testing.T) {
-	redis := redistest.Start(t, redistest.Options{})
-	dir, grpcAddress := t.TempDir(), free(t)
-	write(t, dir+"/a.yaml", policy("3"))
-	cmd, log, address := serve(t, "RATELIMITD_STORE=redis", "RATELIMITD_REDIS_URL="+redis.URL(), "RATELIMITD_POLICIES="+dir,
-		"RATELIMITD_GRPC_ADDRESS="+grpcAddress, "RATELIMITD_STORE_TIMEOUT=10s")
-	eventually(t, "ready", func() bool { return healthcheck(address) == 200 })
-	conn, err := grpc.NewClient(grpcAddress, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	for name, store := range map[string][]string{
+		"redis":  {"RATELIMITD_STORE=redis", "RATELIMITD_REDIS_URL=" + redistest.Start(t, redistest.Options{}).URL(), "RATELIMITD_STORE_TIMEOUT=10s"},
+		"memory": {"RATELIMITD_STORE=memory", "RATELIMITD_MEMORY_MAX_KEYS=1000", "RATELIMITD_STATSD_ADDRESS=127.0.0.1:" + listener(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, grpcAddress := t.TempDir(), free(t)
+			write(t, dir+"/a.yaml", policy("3"))
+			cmd, log, address := serve(t, append(store, "RATELIMITD_POLICIES="+dir, "RATELIMITD_GRPC_ADDRESS="+grpcAddress)...)
+			eventually(t, "ready", func() bool { return healthcheck(address) == 200 })
+			client := clientOf(t, grpcAddress)
+			flood(t, client, 0, 3000, hostile) // pools and connections are what they will be
+			series := seriesOf(t, address)
+			before := held(t, cmd, log)
+			flood(t, client, 3000, 103_000, hostile)
+			if now := seriesOf(t, address); now != series {
+				t.Errorf("%d series, then %d", series, now)
+			}
+			before.wantNoMore(t, cmd, log)
+		})
+	}
+}
+
+// holding is what a program has taken.
+type holding struct {
+	lines  int // of the log
+	memory int64
+}
+
+func held(t *testing.T, cmd *exec.Cmd, log *lockedBuffer) holding {
+	t.Helper()
+	return holding{strings.Count(log.String(), "\n"), resident(t, cmd.Process.Pid)}
+}
+
+// wantNoMore fails the test unless the program has logged nothing since, and has
+// taken less than 20 MB.
+func (h holding) wantNoMore(t *testing.T, cmd *exec.Cmd, log *lockedBuffer) {
+	t.Helper()
+	var now holding
+	eventually(t, "memory is as before", func() bool {
+		now = held(t, cmd, log)
+		return now.memory-h.memory < 20<<20
+	})
+	if now.lines > h.lines+5 {
+		t.Errorf("%d lines of the log, then %d", h.lines, now.lines)
+	}
+	t.Logf("%d lines, %d KiB more memory", now.lines, (now.memory-h.memory)>>10)
+}
+
+// clientOf returns a gRPC client of an address.
+func clientOf(t *testing.T, address string) rlsv3.RateLimitServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	client := rlsv3.NewRateLimitServiceClient(conn)
+	t.Cleanup(func() { _ = conn.Close() })
+	return rlsv3.NewRateLimitServiceClient(conn)
+}
 
-	run := func(from, to int) {
-		var workers sync.WaitGroup
-		for worker := range 16 {
-			workers.Go(func() {
-				for i := from + worker; i < to; i += 16 {
-					for _, r := range hostile(i, i%100 == 0) {
-						if _, err := client.ShouldRateLimit(t.Context(), r); err != nil {
-							t.Errorf("request %d: %v", i, err)
-							return
-						}
+// flood sends the requests of all numbers in a range, sixteen at a time; every
+// hundredth is told to be many.
+func flood(t *testing.T, client rlsv3.RateLimitServiceClient, from, to int, requests func(i int, many bool) []*rlsv3.RateLimitRequest) {
+	t.Helper()
+	var workers sync.WaitGroup
+	for worker := range 16 {
+		workers.Go(func() {
+			for i := from + worker; i < to; i += 16 {
+				for _, r := range requests(i, i%100 == 0) {
+					if _, err := client.ShouldRateLimit(t.Context(), r); err != nil {
+						t.Errorf("request %d: %v", i, err)
+						return
 					}
 				}
-			})
-		}
-		workers.Wait()
+			}
+		})
 	}
-	run(0, 3000) // pools and connections are what they will be
-	series, lines, memory := seriesOf(t, address), strings.Count(log.String(), "\n"), resident(t, cmd.Process.Pid)
-	run(3000, 103_000)
-	if now := seriesOf(t, address); now != series {
-		t.Errorf("%d series, then %d", series, now)
-	}
-	if now := strings.Count(log.String(), "\n"); now > lines+5 {
-		t.Errorf("%d lines of the log, then %d", lines, now)
-	}
-	var grown int64
-	eventually(t, "memory is as before", func() bool {
-		grown = resident(t, cmd.Process.Pid) - memory
-		return grown < 20<<20
-	})
-	t.Logf("%d series, %d lines, %d KiB more memory", series, lines, grown>>10)
+	workers.Wait()
 }
 
 // hostile is a request for a domain of its own, and with many the next hundred

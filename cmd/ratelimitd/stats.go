@@ -56,6 +56,10 @@ var translations = []statsd.Translation{
 	{Family: "ratelimitd_config_loads_total", Label: "result", Value: "refused", Name: "ratelimit.service.config_load_error"},
 }
 
+// maxNamesOnPage is how many names there may be with values of requests in them
+// where Prometheus reads all of them at once.
+const maxNamesOnPage = 2000
+
 // statsOptions say what is counted and where it goes.
 type statsOptions struct {
 	tally  statsd.Options
@@ -151,6 +155,7 @@ func compatStats(s *compat.Stats, log *slog.Logger) (statsOptions, error) {
 		return o, nil
 	}
 	o.address, o.path = s.PrometheusAddr, "/"+strings.TrimPrefix(s.PrometheusPath, "/")
+	o.tally.MaxNamesInAll = maxNamesOnPage
 	o.exhibit = statsd.ExhibitOptions{Tags: s.ExtraTags, Milliseconds: s.Milliseconds}
 	if s.PrometheusRules == "" {
 		return o, nil

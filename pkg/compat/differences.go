@@ -103,7 +103,7 @@ var metricDifferences = []Difference{
 		How: "not sent; ratelimitd's own metrics tell of Redis, of what is known to be over and of loads",
 	},
 	{What: "Prometheus: `EXTRA_TAGS` are part of names, so that the mapping misses them", Fate: Better, How: "they are labels"},
-	{What: "Names that requests choose are kept for ever, however many there are", Fate: Better, How: "so many for each rule; further ones are counted together"},
+	{What: "Names that requests choose are kept for ever, however many there are", Fate: Better, How: "1000 for each rule and 10,000 in all, 2000 with Prometheus, which reads all of them at once; further ones are counted together"},
 	{What: "ratelimitd's own metrics", Fate: Better, How: "`/metrics` on the HTTP and the debug port: [operations.md](operations.md)"},
 }
 

@@ -137,7 +137,10 @@ func (s *shown) id() string {
 }
 
 func (e *Exhibit) describe(s *shown) *prometheus.Desc {
-	labels := maps.Clone(e.tags)
-	maps.Copy(labels, s.labels)
+	labels := s.labels
+	if len(e.tags) > 0 {
+		labels = maps.Clone(e.tags)
+		maps.Copy(labels, s.labels)
+	}
 	return prometheus.NewDesc(s.name, s.help, nil, labels)
 }

@@ -43,7 +43,7 @@ func (f *family) room(t *Tally) bool {
 }
 
 func (f *family) hasRoom(t *Tally) bool {
-	return !f.left && len(f.members) < t.options.MaxNames && t.taken.Load() < maxNamesInAll
+	return !f.left && len(f.members) < t.options.MaxNames && t.taken.Load() < int64(t.options.MaxNamesInAll)
 }
 
 // join adds a name, if there is room for it.

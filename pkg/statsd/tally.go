@@ -18,9 +18,8 @@ const (
 	// DefaultMaxNames holds where [Options] say 0.
 	DefaultMaxNames = 1000
 
-	// maxNamesInAll bounds the names that requests can bring about, over all
-	// rules.
-	maxNamesInAll = 10_000
+	// DefaultMaxNamesInAll holds where [Options] say 0.
+	DefaultMaxNamesInAll = 10_000
 
 	// domainsInAll bounds the names of unknown domains.
 	domainsInAll = 1000
@@ -40,6 +39,11 @@ type Options struct {
 	// one domain. What would be one more is counted under the rule's name and
 	// _overflow. 0 means [DefaultMaxNames].
 	MaxNames int
+
+	// MaxNamesInAll is how many such names there may be over all rules; 0 means
+	// [DefaultMaxNamesInAll]. While an [Exhibit] is scraped a name takes up to
+	// 8 kB.
+	MaxNamesInAll int
 
 	// Methods are those of gRPC whose calls are counted besides ShouldRateLimit.
 	Methods []string
@@ -82,6 +86,7 @@ type single struct {
 func NewTally(o Options) *Tally {
 	o.NearLimitRatio = cmp.Or(o.NearLimitRatio, DefaultNearLimitRatio)
 	o.MaxNames = cmp.Or(max(o.MaxNames, 0), DefaultMaxNames)
+	o.MaxNamesInAll = cmp.Or(max(o.MaxNamesInAll, 0), DefaultMaxNamesInAll)
 	t := &Tally{options: o, all: make(map[string]*named), families: make(map[string]*family), unknown: make(map[string]*single)}
 	for _, method := range append([]string{shouldRateLimit}, o.Methods...) {
 		t.calls = append(t.calls, newCalls(method))

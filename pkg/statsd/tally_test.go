@@ -169,7 +169,7 @@ func TestNamesAreBoundedInAll(t *testing.T) {
 				ask(t, s, rules, "d", entriesOf(fmt.Sprintf("k%d=%d", i, j)))
 			}
 		}
-		if got := len(tally.totals()); got <= maxNamesInAll || got > maxNamesInAll+rulesCount {
+		if got := len(tally.totals()); got <= DefaultMaxNamesInAll || got > DefaultMaxNamesInAll+rulesCount {
 			t.Fatalf("%d names", got)
 		}
 		tally.Sheet(compile(t, "domain: other\n"))
