@@ -75,6 +75,26 @@ func compatService(s *compat.Settings, o service.Options) service.Options {
 	return o
 }
 
+// compatAdmin are the options for its debug pages, beside those that there are.
+func compatAdmin(s *compat.Settings, o web.AdminOptions) web.AdminOptions {
+	o.Secured = o.Secured || s.DebugOpen
+	o.Further = web.ReferencePages(o.Policies, commandLine(os.Args))
+	o.Elsewhere = web.List
+	return o
+}
+
+// commandLine shows what the program was started with, without the values of
+// flags, of which each could be a secret.
+func commandLine(args []string) []string {
+	shown := []string{args[0]}
+	for _, arg := range args[1:] {
+		if name, _, _ := strings.Cut(arg, "="); strings.HasPrefix(name, "-") {
+			shown = append(shown, name)
+		}
+	}
+	return shown
+}
+
 // compatValues are the variables as the admin pages show them.
 func compatValues(s *compat.Settings) []web.Setting {
 	values := s.Values()

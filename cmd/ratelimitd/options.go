@@ -92,7 +92,7 @@ func (m *Main) publicOptions(rateLimit *service.Service, ready *readiness, metri
 }
 
 func (m *Main) adminOptions(policies *reload.Loader, ready *readiness, metrics prometheus.Gatherer) web.AdminOptions {
-	return web.AdminOptions{
+	o := web.AdminOptions{
 		Version: version(),
 		Health:  ready.health,
 		Policies: func() web.Policies {
@@ -101,9 +101,13 @@ func (m *Main) adminOptions(policies *reload.Loader, ready *readiness, metrics p
 		},
 		Metrics:  metrics,
 		Token:    m.Settings.AdminToken.Reveal(),
-		Secured:  m.Settings.AdminTLSClientCAFile != "" || m.Compat != nil && m.Compat.DebugOpen,
+		Secured:  m.Settings.AdminTLSClientCAFile != "",
 		Settings: m.adminSettings(),
 		LogLevel: &m.level,
 		Log:      m.log,
 	}
+	if m.Compat != nil {
+		o = compatAdmin(m.Compat, o)
+	}
+	return o
 }

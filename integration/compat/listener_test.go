@@ -1,6 +1,8 @@
 package compat
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,5 +94,53 @@ func TestConnectionAgeAndGrace(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("the watch goes on")
+	}
+}
+
+// The debug port has the pages of envoyproxy/ratelimit, besides ratelimitd's.
+func TestDebugPort(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "ratelimit/config/basic.yaml"), basicPolicy+`
+  - key: plan
+    value: free
+    descriptors:
+      - {key: user, shadow_mode: true, rate_limit: {unit: HOUR, requests_per_unit: 3}}
+      - {key: admin, rate_limit: {unlimited: true}}
+`)
+	s := start(t, append([]string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit", "REDIS_AUTH=", "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS=token:hunter2"}, redis(t)...)...)
+	get := func(path string) string {
+		t.Helper()
+		response, err := http.Get("http://" + s.debug + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		if err != nil || response.StatusCode != http.StatusOK || strings.Contains(string(text), "hunter2") {
+			t.Errorf("%s: %s %v\n%s", path, response.Status, err, text)
+		}
+		return string(text)
+	}
+	if got, want := get("/rlconfig"), `basic.key1: unit=SECOND requests_per_unit=50, shadow_mode: false, quota_mode: false
+basic.one_per_minute: unit=MINUTE requests_per_unit=1, shadow_mode: false, quota_mode: false
+basic.plan_free.admin: unit=UNKNOWN requests_per_unit=0, shadow_mode: false, quota_mode: false
+basic.plan_free.user: unit=HOUR requests_per_unit=3, shadow_mode: true, quota_mode: false
+`; got != want {
+		t.Errorf("/rlconfig:\n%s\nwant\n%s", got, want)
+	}
+	list := get("/")
+	if get("/no/such") != list {
+		t.Error("an unknown path shows something else than /")
+	}
+	for line := range strings.Lines(list) {
+		path, _, _ := strings.Cut(line, ": ")
+		get(path)
+	}
+	for path, want := range map[string]string{
+		"/stats": `"memstats": {`, "/debug/pprof/goroutine?debug=1": "goroutine profile", "/rules": "domain basic", "/settings": "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS",
+	} {
+		if got := get(path); !strings.Contains(got, want) {
+			t.Errorf("%s shows no %s:\n%s", path, want, got)
+		}
 	}
 }

@@ -22,20 +22,15 @@ type pattern struct {
 	path     []descriptors.PathEntry
 	detailed bool
 	tail     string // tells the limits of one rule apart
+	written  string // the name as the policy alone has it
 }
 
-// patternOf returns the pattern of a limit. Where its rule has several, the name
-// of each or else its window is part of it.
+// patternOf returns the pattern of a limit.
 func patternOf(l *descriptors.Limit) pattern {
-	p := pattern{domain: l.Rule.Domain.Name, path: l.Rule.Path, detailed: l.Rule.DetailedMetric}
-	switch {
-	case len(l.Rule.Limits) < 2:
-	case l.Name != "":
-		p.tail = "." + l.Name
-	default:
-		p.tail = "." + l.Limit.Algorithm.Name + "_" + l.Limit.Window.String()
+	return pattern{
+		domain: l.Rule.Domain.Name, path: l.Rule.Path, detailed: l.Rule.DetailedMetric,
+		tail: l.Tail(), written: l.FullKey(),
 	}
-	return p
 }
 
 // isFixed reports whether the name has no values of requests in it.
@@ -94,28 +89,12 @@ func (p *pattern) isShared() bool {
 	return false
 }
 
-// written is the name as the policy alone has it.
-func (p *pattern) written() string {
-	var b strings.Builder
-	b.WriteString(p.domain)
-	for _, e := range p.path {
-		b.WriteByte('.')
-		b.WriteString(e.Key)
-		if e.Value != "" {
-			b.WriteByte('_')
-			b.WriteString(e.Value)
-		}
-	}
-	b.WriteString(p.tail)
-	return b.String()
-}
-
 // overflow is the name for all requests whose own would be one too many.
 func (p *pattern) overflow() string {
 	if p.path == nil {
 		return p.domain + ".overflow"
 	}
-	return p.written() + "_overflow"
+	return p.written + "_overflow"
 }
 
 // address looks like one of IPv4. Its dots would be levels of a name.

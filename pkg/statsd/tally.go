@@ -121,7 +121,7 @@ func (t *Tally) Sheet(rules *descriptors.Rules) *Sheet {
 		p := patternOf(l)
 		s.limits[i].near = nearOf(l.Limit.Capacity, t.options.NearLimitRatio)
 		if p.isFixed() {
-			s.limits[i].fixed = t.named(p.written())
+			s.limits[i].fixed = t.named(p.written)
 		} else {
 			s.limits[i].family = t.familyOf(l.ID, p, before)
 		}

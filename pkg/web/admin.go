@@ -2,8 +2,6 @@ package web
 
 import (
 	"encoding/json"
-	"fmt"
-	"html"
 	"log/slog"
 	"net/http"
 	"net/http/pprof"
@@ -36,6 +34,14 @@ type AdminOptions struct {
 	// Settings are shown as they are: secrets must be masked.
 	Settings []Setting
 
+	// Further pages are served besides.
+	Further []Page
+
+	// Elsewhere, if not nil, is shown on / and wherever there is no page, for
+	// all pages that there are. Otherwise / has a list of them, and elsewhere
+	// nothing is found.
+	Elsewhere func(pages []Page) http.HandlerFunc
+
 	// LogLevel can be changed.
 	LogLevel *slog.LevelVar
 	Log      *slog.Logger
@@ -57,45 +63,37 @@ type Setting struct {
 	Origin string `json:"origin"`
 }
 
-// adminPages are listed on the front page.
-var adminPages = [...]struct{ path, about string }{
-	{"/rules", "the rules in force"},
-	{"/rules.json", "the same for programs"},
-	{"/status", "version, readiness, the last load of the policy files"},
-	{"/settings", "the settings in force and where each comes from"},
-	{"/log_level", "the log level; PUT debug, info, warn or error to change it"},
-	{"/metrics", "metrics for Prometheus"},
-	{"/debug/pprof/", "profiles of the running program"},
+// pages are those of every program, and further ones.
+func (o *AdminOptions) pages() []Page {
+	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+	return append([]Page{
+		{"/rules", "the rules in force", o.rules},
+		{"/rules.json", "the same for programs", o.rulesJSON},
+		{"/status", "version, readiness, the last load of the policy files", o.status},
+		{"/settings", "the settings in force and where each comes from", o.settings},
+		{"/log_level", "the log level; PUT debug, info, warn or error to change it", o.logLevel},
+		{"/metrics", "metrics for Prometheus", metrics.ServeHTTP},
+		{"/debug/pprof/", "profiles of the running program", pprof.Index},
+	}, o.Further...)
 }
 
 // Admin returns the pages for operators, none of them open to others: see the
 // options Token and Secured.
 func Admin(o AdminOptions) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", index)
-	mux.HandleFunc("GET /rules", o.rules)
-	mux.HandleFunc("GET /rules.json", o.rulesJSON)
-	mux.HandleFunc("GET /status", o.status)
-	mux.HandleFunc("GET /settings", o.settings)
-	mux.HandleFunc("GET /log_level", o.logLevel)
+	mux, pages := http.NewServeMux(), o.pages()
+	for _, page := range pages {
+		mux.HandleFunc("GET "+page.Path, page.Show)
+	}
 	mux.HandleFunc("PUT /log_level", o.setLogLevel)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	return guard(o.Token, o.Secured, mux)
-}
-
-func index(w http.ResponseWriter, _ *http.Request) {
-	var b strings.Builder
-	b.WriteString("<!DOCTYPE html><title>ratelimitd</title><h1>ratelimitd</h1><ul>\n")
-	for _, page := range adminPages {
-		fmt.Fprintf(&b, "<li><a href=%q>%s</a>: %s\n", page.path, page.path, html.EscapeString(page.about))
+	if o.Elsewhere != nil {
+		mux.HandleFunc("/", o.Elsewhere(pages))
+	} else {
+		mux.HandleFunc("GET /{$}", front(pages))
 	}
-	b.WriteString("</ul>\n")
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write([]byte(b.String()))
+	return guard(o.Token, o.Secured, mux)
 }
 
 func (o *AdminOptions) status(w http.ResponseWriter, _ *http.Request) {

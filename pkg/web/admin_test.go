@@ -39,10 +39,12 @@ func newAdmin(t testing.TB) (*AdminOptions, *Policies) {
 		t.Fatal(err)
 	}
 	policies := &Policies{Rules: rules, Since: time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)}
+	current := func() Policies { return *policies }
 	return &AdminOptions{
 		Version:  "v1.2.3",
 		Health:   func() Health { return Health{Ready: true} },
-		Policies: func() Policies { return *policies },
+		Policies: current,
+		Further:  ReferencePages(current, []string{"ratelimit", "--compat"}),
 		Metrics:  prometheus.NewRegistry(),
 		Settings: []Setting{{"redis_password", "********", "RATELIMITD_REDIS_PASSWORD"}},
 		LogLevel: new(slog.LevelVar),
@@ -164,12 +166,12 @@ func TestLogLevel(t *testing.T) {
 func TestEveryAdminPageIsThere(t *testing.T) {
 	o, _ := newAdmin(t)
 	front := get(o, "GET", "/", "").Body.String()
-	for _, page := range adminPages {
-		if !strings.Contains(front, page.path) {
-			t.Errorf("%s is not on the front page", page.path)
+	for _, page := range o.pages() {
+		if !strings.Contains(front, page.Path) {
+			t.Errorf("%s is not on the front page", page.Path)
 		}
-		if w := get(o, "GET", page.path, ""); w.Code != 200 {
-			t.Errorf("%s: %d", page.path, w.Code)
+		if w := get(o, "GET", page.Path, ""); w.Code != 200 {
+			t.Errorf("%s: %d", page.Path, w.Code)
 		}
 	}
 	if w := get(o, "GET", "/debug/pprof/goroutine?debug=1", ""); !strings.Contains(w.Body.String(), "goroutine profile") {

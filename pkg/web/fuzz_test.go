@@ -73,8 +73,9 @@ func FuzzPublic(f *testing.F) {
 // FuzzAdmin sends anything to the admin pages: who has no token learns nothing,
 // and the only thing that changes is the log level, by PUT.
 func FuzzAdmin(f *testing.F) {
-	for _, page := range adminPages {
-		f.Add("GET", page.path, "localhost", "", "")
+	o, _ := newAdmin(f)
+	for _, page := range o.pages() {
+		f.Add("GET", page.Path, "localhost", "", "")
 	}
 	f.Add("PUT", "/log_level", "[::1]:6070", "", "debug")
 	f.Add("PUT", "/log_level", "localhost", "Bearer correct-horse-battery", "warn\n")

@@ -48,8 +48,8 @@ func TestWhoMaySeeTheAdminPages(t *testing.T) {
 			o, _ := newAdmin(t)
 			o.Token, o.Secured = test.token, test.secured
 			paths := []string{"/no/such"}
-			for _, page := range adminPages {
-				paths = append(paths, page.path)
+			for _, page := range o.pages() {
+				paths = append(paths, page.Path)
 			}
 			for _, path := range paths { // none is open
 				r := httptest.NewRequest("GET", path, nil)
