@@ -17,10 +17,39 @@ import (
 )
 
 // The process starts without Redis, answers by each policy, and is ready by
-// itself when Redis comes.
+// itself when Redis comes, whatever its shape.
 func TestRedisAbsentAtStart(t *testing.T) {
-	port := redistest.FreePort(t)
-	r, _ := openRedis(t, fmt.Sprintf("redis://127.0.0.1:%d", port), nil)
+	for name, build := range map[string]func(t *testing.T) (url string, servers []*redistest.Server){
+		"single": func(t *testing.T) (string, []*redistest.Server) {
+			s := redistest.Start(t, redistest.Options{})
+			return s.URL(), []*redistest.Server{s}
+		},
+		"unix": func(t *testing.T) (string, []*redistest.Server) {
+			s := redistest.Start(t, redistest.Options{Unix: true, User: "limiter", Password: "secret"})
+			return s.URL(), []*redistest.Server{s}
+		},
+		"sentinel": func(t *testing.T) (string, []*redistest.Server) {
+			s := redistest.StartSentinel(t, redistest.Options{Password: "secret", SentinelPassword: "watch"})
+			return s.URL(), append(s.Nodes, s.Sentinel)
+		},
+		"cluster": func(t *testing.T) (string, []*redistest.Server) {
+			c := redistest.StartCluster(t, redistest.Options{})
+			return c.URL(), c.Masters
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			url, servers := build(t)
+			absentAtStart(t, url, servers)
+		})
+	}
+}
+
+func absentAtStart(t *testing.T, url string, servers []*redistest.Server) {
+	for _, server := range servers {
+		server.Kill()
+	}
+	r, _ := openRedis(t, url, nil)
 	p := WithFailurePolicy(r, FailureOptions{Timeout: 50 * time.Millisecond})
 	l := limitOf(t, "fixed_window", 5, aLongTime)
 	if err := r.Ready(); err == nil {
@@ -30,10 +59,19 @@ func TestRedisAbsentAtStart(t *testing.T) {
 	if err := r.Ping(t.Context()); err == nil {
 		t.Error("Ping succeeds without Redis")
 	}
-	redistest.Start(t, redistest.Options{Port: port})
+	for _, server := range servers {
+		server.Restart(t)
+	}
+	for _, server := range servers {
+		await(t, "a node of a Cluster serves", func() bool { // by itself it waits two seconds after its start
+			info := fmt.Sprint(server.Do(t, "info", "cluster"))
+			return !strings.Contains(info, "cluster_enabled:1") || strings.Contains(fmt.Sprint(server.Do(t, "cluster", "info")), "cluster_state:ok")
+		})
+	}
 	began := time.Now()
 	awaitReady(t, r)
 	await(t, "the store decides", func() bool { return ask1(t, r, t.Name(), l, 1).Outcome == algorithm.Allowed })
+	t.Logf("normal after %v", time.Since(began))
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("normal after %v", took)
 	}
