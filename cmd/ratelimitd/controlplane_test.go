@@ -139,7 +139,7 @@ func TestXDSOptions(t *testing.T) {
 	s.XDSServer, s.XDSNodeMetadata, s.XDSHeaders = "h:1", "a=b,c=d", "x=y"
 	s.XDSTLS, s.XDSTLSCAFile, s.XDSTLSCertFile, s.XDSTLSKeyFile, s.XDSTLSServerName = true, "ca", "cert", "key", "name"
 	o := (&Main{Settings: s}).xdsOptions(nil, nil)
-	if got := fmt.Sprint(o.Server, o.NodeMetadata, o.Headers, *o.TLS); got != "h:1map[a:b c:d] map[x:y] {ca cert key name}" {
+	if got := fmt.Sprint(o.Server, o.NodeMetadata, o.Headers, *o.TLS); got != "h:1map[a:b c:d] map[x:y] {{ca xds_tls_ca_file cert xds_tls_cert_file key xds_tls_key_file} name}" {
 		t.Errorf("got %s", got)
 	}
 }

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -51,16 +52,32 @@ func awayFrom(window time.Duration) {
 	}
 }
 
+// checkLocalCache waits until the gauges of the local cache say what was found there and what was not. They are not sent
+// where there is none.
+func (s *statsd) checkLocalCache(t *testing.T, cached bool, hits, misses int64) {
+	t.Helper()
+	const prefix = "ratelimit.localcache."
+	waitFor(t, "gauges to be sent", func() bool { return s.gauge("ratelimit.go.sys") > 0 })
+	if !cached {
+		hits, misses = 0, 0
+	}
+	waitFor(t, fmt.Sprintf("%d hits and %d misses of the local cache", hits, misses), func() bool {
+		return s.gauge(prefix+"hitCount") == hits && s.gauge(prefix+"missCount") == misses && s.gauge(prefix+"lookupCount") == hits+misses
+	})
+}
+
 // checkBasic is the body that the tests share. onlyOver is whether what fits is left alone when another limit does not.
 func checkBasic(t *testing.T, s *server, stats *statsd, onlyOver, cached bool) {
 	t.Helper()
 	if code, all := s.statuses(t, "foo", "hello", "world"); code != rlsv3.RateLimitResponse_OK || all[0].GetCurrentLimit() != nil {
 		t.Errorf("an unknown domain: %v, %v", code, all)
 	}
+	stats.checkLocalCache(t, cached, 0, 0)
 	awayFrom(time.Second)
 	if _, all := s.statuses(t, "basic", "key1", "foo"); all[0].GetCurrentLimit().GetRequestsPerUnit() != 50 || all[0].GetLimitRemaining() != 49 {
 		t.Errorf("50 a second: %v", all)
 	}
+	stats.checkLocalCache(t, cached, 0, 1)
 	awayFrom(time.Minute)
 	for hit := 1; hit <= 25; hit++ {
 		code, all := s.statuses(t, "another", "key2", "x")
@@ -72,9 +89,11 @@ func checkBasic(t *testing.T, s *server, stats *statsd, onlyOver, cached bool) {
 	waitFor(t, "the counters", func() bool {
 		return stats.total(prefix+"total_hits") == 25 && stats.total(prefix+"over_limit") == 5 && stats.total(prefix+"within_limit") == 20 && stats.total(prefix+"near_limit") == 4
 	})
-	if known := stats.total(prefix + "over_limit_with_local_cache"); (known > 0) != cached {
+	known := stats.total(prefix + "over_limit_with_local_cache")
+	if (known > 0) != cached {
 		t.Errorf("%d hits were known to be over", known)
 	}
+	stats.checkLocalCache(t, cached, known, 26-known)
 	awayFrom(time.Hour)
 	awayFrom(time.Minute)
 	for hit := 1; hit <= 15; hit++ {

@@ -2,17 +2,20 @@ package compat
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 )
 
-// statsd adds up the counters that are sent to it.
+// statsd adds up the counters that are sent to it, and keeps the last value of gauges.
 type statsd struct {
 	port   int
 	mu     sync.Mutex
-	totals map[string]int64 // guarded by mu
+	totals map[string]int64  // guarded by mu, as are gauges and kinds
+	gauges map[string]int64  // by name
+	kinds  map[string]string // of each metric that was sent: c, g or ms
 }
 
 // startStatsd listens on UDP until the test ends.
@@ -24,7 +27,7 @@ func startStatsd(t *testing.T) *statsd {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	_, port, _ := net.SplitHostPort(conn.LocalAddr().String())
-	s := &statsd{totals: map[string]int64{}}
+	s := &statsd{totals: map[string]int64{}, gauges: map[string]int64{}, kinds: map[string]string{}}
 	s.port, _ = strconv.Atoi(port)
 	go func() {
 		packet := make([]byte, 65_536)
@@ -43,12 +46,39 @@ func (s *statsd) add(packet string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for line := range strings.SplitSeq(packet, "\n") {
-		name, value, _ := strings.Cut(line, ":")
-		if count, ok := strings.CutSuffix(value, "|c"); ok {
-			n, _ := strconv.ParseInt(count, 10, 64)
+		name, rest, found := strings.Cut(line, ":")
+		if !found {
+			continue
+		}
+		value, kind, _ := strings.Cut(rest, "|")
+		kind, _, _ = strings.Cut(kind, "|") // the rate of a sample
+		s.kinds[name] = kind
+		switch n, _ := strconv.ParseInt(value, 10, 64); kind {
+		case "c":
 			s.totals[name] += n
+		case "g":
+			s.gauges[name] = n
 		}
 	}
+}
+
+// gauge returns the last value of a gauge, 0 if it was never sent.
+func (s *statsd) gauge(name string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gauges[name]
+}
+
+// sent returns what was sent so far, as lines of name and kind.
+func (s *statsd) sent() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for name, kind := range s.kinds {
+		all = append(all, name+" "+kind)
+	}
+	slices.Sort(all)
+	return all
 }
 
 func (s *statsd) total(name string) int64 {
