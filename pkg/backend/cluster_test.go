@@ -100,7 +100,7 @@ func undoAfterTheDeadline(t *testing.T, s *testStore) {
 	cancel()
 	asks := []algorithm.Ask{{Key: k, Limit: l, Hits: 4}, {Key: key(t, "b", "short"), Limit: l, Hits: 1}}
 	out := []algorithm.Decision{{Outcome: algorithm.Allowed, After: 4, Remaining: 6}, {Outcome: algorithm.Denied}}
-	r.settle(expired, asks, out, [][2]int{{0, 2}})
+	settle(expired, r, asks, out, [][2]int{{0, 2}})
 	if out[0].After != 0 || out[0].Remaining != 10 {
 		t.Errorf("shown as it stands: after %d, remaining %d; want 0, 10", out[0].After, out[0].Remaining)
 	}

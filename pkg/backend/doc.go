@@ -44,7 +44,8 @@
 // one is decided in one call, all or nothing. A request whose keys lie in
 // several slots is asked slot by slot, at the same time; if it turns out that
 // it does not pass, what some slots have charged is given back; also when it is
-// [Local] that denies it, in place of a slot that did not decide. So:
+// [Local] that denies it, in place of a slot that did not decide. The same holds
+// for a request with limits in both Redis of a [PerSecond]. So:
 //
 //   - between the charge and its return, one round trip, other requests on the
 //     same key may be denied that would have passed. Nobody is let through who
@@ -56,5 +57,5 @@
 //
 // The metrics ratelimitd_redis_undone_total and
 // ratelimitd_redis_undo_failed_total count what is given back and what is not, by
-// who denied the request: another slot, or [Local].
+// who denied the request: another slot or Redis, or [Local].
 package backend

@@ -20,7 +20,7 @@ func TestWhoHasLeftIsNotCharged(t *testing.T) {
 			var gone, waits atomic.Bool
 			gone.Store(true)
 			names := []string{"none", "waits", "gone", "gone too", "last"}
-			e := r.laneOfAny(t, key(t, "a", "none")).newErrand(context.Background())
+			e := r.laneOf(t.Context(), key(t, "a", "none")).newErrand(context.Background())
 			for i, name := range names {
 				ask := algorithm.Ask{Key: key(t, "a", name), Limit: l, Hits: 1, Gone: []*atomic.Bool{nil, &waits, &gone, &gone, nil}[i]}
 				e.add(&ask, []int32{0, 1, 2, 2, 3}[i])
@@ -42,11 +42,4 @@ func TestWhoHasLeftIsNotCharged(t *testing.T) {
 			}
 		})
 	}
-}
-
-func (r *Redis) laneOfAny(t *testing.T, key []byte) *lane {
-	if r.cluster == nil {
-		return r.lane("")
-	}
-	return r.laneOf(t.Context(), key)
 }

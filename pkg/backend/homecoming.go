@@ -39,13 +39,13 @@ const (
 // time-out, it is lost. Whatever is admitted locally from then on begins with a
 // fresh state and comes home by itself.
 //
-// Before, the store is asked for a key of the same hash tag that nobody uses, by
-// a look. It is the same server that answers for all keys of a tag.
+// Before, the store is asked for a key of the same [part] that nobody uses, by a
+// look.
 type homecoming struct {
 	memory        *Memory
 	store         decider
-	look          *algorithm.Limit // to ask by
-	away          tags             // that have states in memory
+	look          map[bool]*algorithm.Limit // to ask by: per second, or not
+	away          parts                     // that have states in memory
 	charged, lost prometheus.Counter
 
 	answered bool // the last time that the store was asked; of the goroutine
@@ -54,22 +54,27 @@ type homecoming struct {
 }
 
 func newHomecoming(memory *Memory, store decider, reg prometheus.Registerer) *homecoming {
-	look, err := algorithm.NewLimit(algorithm.Spec{Requests: 1, Window: time.Second})
-	if err != nil {
-		panic("backend: " + err.Error()) // a bug, found by every test
-	}
 	hits := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
 		Name: "ratelimitd_local_hits_home_total",
 		Help: "Hits that on_store_error local had admitted and that still counted when Redis was back: charged to it, or lost, for it did not say whether it charged them.",
 	}, []string{"result"})
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &homecoming{
-		memory: memory, store: store, look: look, away: newTags(),
+		memory: memory, store: store, look: map[bool]*algorithm.Limit{true: lookBy(time.Second), false: lookBy(time.Minute)}, away: newParts(),
 		charged: hits.WithLabelValues("charged"), lost: hits.WithLabelValues("lost"),
 		stop: cancel, stopped: make(chan struct{}),
 	}
 	go h.run(ctx)
 	return h
+}
+
+// lookBy returns a limit to look by, of a window.
+func lookBy(window time.Duration) *algorithm.Limit {
+	l, err := algorithm.NewLimit(algorithm.Spec{Requests: 1, Window: window})
+	if err != nil {
+		panic("backend: " + err.Error()) // a bug, found by every test
+	}
+	return l
 }
 
 // close ends the goroutine, after a last try.
@@ -98,9 +103,9 @@ func (h *homecoming) run(ctx context.Context) {
 	}
 }
 
-// try brings home what the store decides again of the tags. While it decides
+// try brings home what the store decides again of its parts. While it decides
 // nothing it is asked for one of them.
-func (h *homecoming) try(ctx context.Context, due []string) {
+func (h *homecoming) try(ctx context.Context, due []part) {
 	for len(due) > 0 {
 		n := min(homeBatch, len(due))
 		if !h.answered {
@@ -110,9 +115,9 @@ func (h *homecoming) try(ctx context.Context, due []string) {
 		if h.answered = len(there) > 0; h.answered {
 			h.bring(ctx, there)
 		}
-		for _, tag := range due[:n] {
-			if !there[tag] {
-				h.away.later(tag, time.Now())
+		for _, p := range due[:n] {
+			if !there[p] {
+				h.away.later(p, time.Now())
 			}
 		}
 		if !h.answered {
@@ -122,13 +127,13 @@ func (h *homecoming) try(ctx context.Context, due []string) {
 	}
 }
 
-// answers returns the tags for which the store decides.
-func (h *homecoming) answers(ctx context.Context, some []string) map[string]bool {
+// answers returns the parts for which the store decides.
+func (h *homecoming) answers(ctx context.Context, some []part) map[part]bool {
 	asks := make([]algorithm.Ask, len(some))
-	for i, tag := range some {
-		asks[i] = algorithm.Ask{Key: []byte("{" + tag + "}"), Limit: h.look, Group: int32(i)}
+	for i, p := range some {
+		asks[i] = algorithm.Ask{Key: []byte("{" + p.tag + "}"), Limit: h.look[p.perSecond], Group: int32(i)}
 	}
-	there := make(map[string]bool)
+	there := make(map[part]bool)
 	for i, d := range h.ask(ctx, asks) {
 		if decided(&d) {
 			there[some[i]] = true
@@ -150,13 +155,13 @@ func (h *homecoming) ask(ctx context.Context, asks []algorithm.Ask) []algorithm.
 // decided reports whether the store itself has decided.
 func decided(d *algorithm.Decision) bool { return d.Outcome != algorithm.Undecided && !d.Degraded }
 
-// bring brings home what is held of keys with the tags. Those for which the store
+// bring brings home what is held of keys in the parts. Those for which the store
 // turns out not to decide any more it takes away from them, to be looked for anew.
-func (h *homecoming) bring(ctx context.Context, there map[string]bool) {
-	for tag := range there {
-		h.away.remove(tag) // first: who adds it from now on has something more
+func (h *homecoming) bring(ctx context.Context, there map[part]bool) {
+	for p := range there {
+		h.away.remove(p) // first: who adds it from now on has something more
 	}
-	of := func(key string) bool { return there[hashTag(key)] }
+	of := func(key string, l *algorithm.Limit) bool { return there[part{hashTag(key), isPerSecond(l)}] }
 	for shard := 0; ; {
 		var some []taken
 		if some, shard = h.memory.take(shard, homeBatch, of); len(some) == 0 {
@@ -164,8 +169,8 @@ func (h *homecoming) bring(ctx context.Context, there map[string]bool) {
 		}
 		h.charge(ctx, some, there)
 		if !sleep(ctx, homePause) {
-			for tag := range there {
-				h.away.add([]byte("{" + tag + "}")) // for the last try
+			for p := range there {
+				h.away.add([]byte("{"+p.tag+"}"), h.look[p.perSecond]) // for the last try
 			}
 			return
 		}
@@ -173,7 +178,7 @@ func (h *homecoming) bring(ctx context.Context, there map[string]bool) {
 }
 
 // charge charges what was taken out of the memory, at most once.
-func (h *homecoming) charge(ctx context.Context, some []taken, there map[string]bool) {
+func (h *homecoming) charge(ctx context.Context, some []taken, there map[part]bool) {
 	var asks []algorithm.Ask
 	var of []*taken
 	for i := range some {
@@ -194,8 +199,8 @@ func (h *homecoming) charge(ctx context.Context, some []taken, there map[string]
 			h.charged.Add(hits)
 			continue
 		}
-		delete(there, hashTag(of[i].key))
-		h.away.add(asks[i].Key) // the rest of it is still here
+		delete(there, part{hashTag(of[i].key), isPerSecond(of[i].limit)})
+		h.away.add(asks[i].Key, of[i].limit) // the rest of it is still here
 		if !chargedNothing(&d) || !h.putBack(of[i]) {
 			h.lost.Add(hits)
 		}
@@ -217,16 +222,23 @@ func (h *homecoming) putBack(t *taken) bool {
 	return out[0].Outcome != algorithm.Undecided
 }
 
-// maxTags bounds how many tags are known. Counter keys have 256.
-const maxTags = 4096
+// part is what one server of a store answers for: the keys of a hash tag, and of
+// those the ones of limits per second, or the others.
+type part struct {
+	tag       string
+	perSecond bool
+}
 
-// tags are hash tags of keys, each with the time from which on the store may be
-// asked for it. It is safe for concurrent use.
-type tags struct {
+// maxParts bounds how many parts are known. Counter keys have 256 tags.
+const maxParts = 4096
+
+// parts are parts of a store, each with the time from which on it may be asked
+// for it. They are safe for concurrent use.
+type parts struct {
 	added chan struct{} // takes a value when there is one
 
 	mu    sync.RWMutex // protects what follows
-	known map[string]*nextTry
+	known map[part]*nextTry
 }
 
 type nextTry struct {
@@ -234,60 +246,60 @@ type nextTry struct {
 	wait time.Duration
 }
 
-func newTags() tags {
-	return tags{added: make(chan struct{}, 1), known: make(map[string]*nextTry)}
+func newParts() parts {
+	return parts{added: make(chan struct{}, 1), known: make(map[part]*nextTry)}
 }
 
-// add adds the tag of a key.
-func (t *tags) add(key []byte) {
+// add adds the part of a key.
+func (p *parts) add(key []byte, l *algorithm.Limit) {
 	tag := hashTag(key)
-	t.mu.RLock()
-	_, known := t.known[string(tag)]
-	t.mu.RUnlock()
+	p.mu.RLock()
+	_, known := p.known[part{string(tag), isPerSecond(l)}]
+	p.mu.RUnlock()
 	if known {
 		return
 	}
-	t.mu.Lock()
-	if len(t.known) < maxTags {
-		t.known[string(tag)] = new(nextTry)
+	p.mu.Lock()
+	if len(p.known) < maxParts {
+		p.known[part{string(tag), isPerSecond(l)}] = new(nextTry)
 	}
-	t.mu.Unlock()
+	p.mu.Unlock()
 	select {
-	case t.added <- struct{}{}:
+	case p.added <- struct{}{}:
 	default:
 	}
 }
 
-func (t *tags) empty() bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return len(t.known) == 0
+func (p *parts) empty() bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return len(p.known) == 0
 }
 
-func (t *tags) remove(tag string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.known, tag)
+func (p *parts) remove(it part) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.known, it)
 }
 
-// due returns the tags for which the store may be asked at an instant.
-func (t *tags) due(now time.Time) []string {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	var due []string
-	for tag, next := range t.known {
+// due returns the parts for which the store may be asked at an instant.
+func (p *parts) due(now time.Time) []part {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var due []part
+	for it, next := range p.known {
 		if !now.Before(next.at) {
-			due = append(due, tag)
+			due = append(due, it)
 		}
 	}
 	return due
 }
 
-// later puts a tag off for which the store did not answer.
-func (t *tags) later(tag string, now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if next := t.known[tag]; next != nil {
+// later puts a part off for which the store did not answer.
+func (p *parts) later(it part, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if next := p.known[it]; next != nil {
 		next.wait = min(homeAtLeast, max(homeEvery, 2*next.wait))
 		next.at = now.Add(next.wait)
 	}

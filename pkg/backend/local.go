@@ -110,7 +110,7 @@ func (l *Local) decide(asks []algorithm.Ask, out []algorithm.Decision) int {
 		d := &here.out[i]
 		if d.Outcome != algorithm.Undecided {
 			decided++
-			l.home.away.add(here.asks[i].Key) // not before it is decided: see bring
+			l.home.away.add(here.asks[i].Key, here.asks[i].Limit) // not before it is decided: see bring
 			d.Degraded = true
 			d.Never = d.Never && here.asks[i].Hits > here.asks[i].Limit.Whole().Capacity
 		}

@@ -18,11 +18,11 @@ func (r *Redis) lane(address string) *lane {
 	return l.(*lane)
 }
 
-// laneOf returns the lane to the node of a Cluster that holds a key, as far as
-// is known.
+// laneOf returns the lane to the only server, or to the node of a Cluster that
+// holds a key, as far as is known.
 func (r *Redis) laneOf(ctx context.Context, key []byte) *lane {
 	nowhere := r.lane("") // where they will learn why
-	if nowhere.breaker.refusal() != nil {
+	if r.cluster == nil || nowhere.breaker.refusal() != nil {
 		return nowhere
 	}
 	began := time.Now()

@@ -59,13 +59,24 @@ func newMemoryMetrics(reg prometheus.Registerer, keys func() int) *memoryMetrics
 	}
 }
 
+// measures are what a store in Redis is measured by, be it one or two.
+type measures struct {
+	duration prometheus.Observer
+	failures failures
+	undos    undos
+}
+
+func newMeasures(reg prometheus.Registerer) measures {
+	return measures{newDuration(reg, "redis"), newFailures(reg, "redis"), newUndos(reg, "slot")}
+}
+
+// redisMetrics are those of one Redis, and the measures of the store that it is,
+// or is part of.
 type redisMetrics struct {
-	duration    prometheus.Observer
-	failures    failures
+	measures
 	up          prometheus.Gauge
 	calls, asks prometheus.Counter
 	scriptLoads prometheus.Counter
-	undos       undos
 	transitions transitions
 }
 
@@ -73,13 +84,13 @@ type redisMetrics struct {
 type undos struct{ undone, failed prometheus.Counter }
 
 // newUndos returns what counts those of requests that somebody denied: another
-// slot of the Cluster, or [Local].
+// slot of the Cluster or the other of two Redis, or [Local].
 func newUndos(reg prometheus.Registerer, deniedBy string) undos {
 	counter := func(name, help string) prometheus.Counter {
 		return promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"denied_by": deniedBy}})
 	}
 	return undos{
-		undone: counter("ratelimitd_redis_undone_total", "Charges given back because the same request was denied, by another hash slot of the Cluster or locally."),
+		undone: counter("ratelimitd_redis_undone_total", "Charges given back because the same request was denied, by another hash slot of the Cluster, by the other of two Redis, or locally."),
 		failed: counter("ratelimitd_redis_undo_failed_total", "Charges of requests that were denied which could not be given back, or not surely."),
 	}
 }
@@ -118,13 +129,12 @@ func showBreakers(reg prometheus.Registerer, shut func() int) {
 	}, func() float64 { return float64(shut()) })
 }
 
-func newRedisMetrics(reg prometheus.Registerer) *redisMetrics {
+func newRedisMetrics(reg prometheus.Registerer, m measures) *redisMetrics {
 	counter := func(name, help string) prometheus.Counter {
 		return promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	return &redisMetrics{
-		duration: newDuration(reg, "redis"),
-		failures: newFailures(reg, "redis"),
+		measures: m,
 		up: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
 			Name: "ratelimitd_redis_up",
 			Help: "1 when Redis answered the last time it was asked, about a second ago.",
@@ -132,7 +142,6 @@ func newRedisMetrics(reg prometheus.Registerer) *redisMetrics {
 		calls:       counter("ratelimitd_redis_calls_total", "Script calls sent to Redis."),
 		asks:        counter("ratelimitd_redis_asks_total", "Keys asked for in those calls: the more for each call, the more was merged."),
 		scriptLoads: counter("ratelimitd_redis_script_loads_total", "Calls that carried the script's text because Redis did not hold it."),
-		undos:       newUndos(reg, "slot"),
 		transitions: newTransitions(reg),
 	}
 }

@@ -87,6 +87,15 @@ const maxUndos = 4096
 // that Redis is absent is no error. An error means options that cannot work.
 func NewRedis(o RedisOptions) (*Redis, error) {
 	o = o.withDefaults()
+	client, err := connectable(o)
+	if err != nil {
+		return nil, err
+	}
+	return newRedis(client, o, newMeasures(o.Registerer)), nil
+}
+
+// connectable returns a client for options that can work.
+func connectable(o RedisOptions) (redis.UniversalClient, error) {
 	if len(o.Server.Addresses) == 0 {
 		return nil, fmt.Errorf("redis: no address is given")
 	}
@@ -94,6 +103,11 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
+	return client, nil
+}
+
+// newRedis returns a store that is measured by m.
+func newRedis(client redis.UniversalClient, o RedisOptions, m measures) *Redis {
 	client.AddHook(recoverHook{})
 	counted := new(connections)
 	sum := sha1.Sum([]byte(algorithm.Script))
@@ -105,8 +119,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 		undos:   make(chan struct{}, maxUndos),
 		timeout: o.ReadTimeout,
 		budget:  o.Budget,
-		metrics: newRedisMetrics(o.Registerer),
-		failing: newSparingLog(o.Log, time.Second),
+		metrics: newRedisMetrics(o.Registerer, m),
 
 		connections: counted,
 	}
@@ -115,10 +128,11 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	} else {
 		client.AddHook(counted)
 	}
+	r.failing = newSparingLog(r.log, time.Second)
 	r.inspector = newInspector(o.Registerer, r.log)
 	showBreakers(o.Registerer, r.breakersShut)
 	r.health = watch(r.connect, r.metrics.up, r.log)
-	return r, nil
+	return r
 }
 
 func (o RedisOptions) withDefaults() RedisOptions {
@@ -155,22 +169,22 @@ func (r *Redis) Decide(ctx context.Context, asks []algorithm.Ask, out []algorith
 	out = out[:len(asks)]
 	began := time.Now()
 	if r.cluster != nil {
-		r.decideBySlot(ctx, asks, out)
+		decideByPlace(ctx, r, asks, out)
 	} else {
 		r.decideTogether(ctx, r.lane(""), asks, out)
 	}
 	r.metrics.duration.Observe(time.Since(began).Seconds())
-	r.report(asks, out)
+	r.metrics.report(r, asks, out)
 }
 
 // report counts and logs the requests that were not decided, but for those whose
 // callers did not want to know.
-func (r *Redis) report(asks []algorithm.Ask, out []algorithm.Decision) {
+func (m *measures) report(where places, asks []algorithm.Ask, out []algorithm.Decision) {
 	for from, to := range groups(asks) {
 		for i := from; i < to; i++ {
 			if err := out[i].Err; err != nil && !errors.Is(err, context.Canceled) {
-				r.metrics.failures.add(err, 1)
-				r.failing.Warn("the store did not decide a request", "reason", err)
+				m.failures.add(err, 1)
+				where.placeOf(&asks[i]).redis.failing.Warn("the store did not decide a request", "reason", err)
 				break
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
-// place copies the files of a client into a directory, one after the other.
-func place(t *testing.T, c *redistest.Certificates, dir string) certificates.Files {
+// copyFiles copies the files of a client into a directory, one after the other.
+func copyFiles(t *testing.T, c *redistest.Certificates, dir string) certificates.Files {
 	t.Helper()
 	to := func(path string) string {
 		text, err := os.ReadFile(path)
@@ -30,7 +30,7 @@ func place(t *testing.T, c *redistest.Certificates, dir string) certificates.Fil
 // Redis comes back with certificates of another authority, and new files say so.
 func TestRedisCertificatesAreReplaced(t *testing.T) {
 	first, dir := redistest.Start(t, redistest.Options{TLS: true}), t.TempDir()
-	r, _ := openRedis(t, first.URL(), func(o *RedisOptions) { o.TLS.Files = place(t, first.Certificates, dir) })
+	r, _ := openRedis(t, first.URL(), func(o *RedisOptions) { o.TLS.Files = copyFiles(t, first.Certificates, dir) })
 	l := limitOf(t, "fixed_window", 100, aLongTime)
 	allowed := func() bool { return ask1(t, r, "k", l, 1).Outcome == algorithm.Allowed }
 	if !allowed() {
@@ -41,7 +41,7 @@ func TestRedisCertificatesAreReplaced(t *testing.T) {
 	if allowed() {
 		t.Error("allowed by a server that the files do not trust")
 	}
-	place(t, second.Certificates, dir)
+	copyFiles(t, second.Certificates, dir)
 	await(t, "the new files are in use", allowed)
 }
 
@@ -49,7 +49,7 @@ func TestRedisCertificatesAreReplaced(t *testing.T) {
 func TestRedisCertificateForAnyName(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{TLS: true})
 	r, _ := openRedis(t, s.URL(), func(o *RedisOptions) {
-		o.TLS = RedisTLS{Files: place(t, s.Certificates, t.TempDir()), ServerName: "other.example", AnyName: true}
+		o.TLS = RedisTLS{Files: copyFiles(t, s.Certificates, t.TempDir()), ServerName: "other.example", AnyName: true}
 	})
 	if d := ask1(t, r, "k", limitOf(t, "fixed_window", 5, aLongTime), 1); d.Outcome != algorithm.Allowed {
 		t.Error(d.Outcome, d.Err)

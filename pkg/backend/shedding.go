@@ -49,8 +49,8 @@ type Shedding struct {
 type queues interface {
 	// strained is the sum of all queues' strain.
 	strained() int64
-	// strainOf is that of the queue for a key.
-	strainOf(ctx context.Context, key []byte) *strain
+	// strainOf is that of the queue for an ask.
+	strainOf(ctx context.Context, ask *algorithm.Ask) *strain
 }
 
 var errOverloaded = fmt.Errorf("%w: overloaded: more is asked than can be answered in time", ErrUnavailable)
@@ -152,7 +152,7 @@ func (s *Shedding) level(ctx context.Context, asks []algorithm.Ask) int32 {
 	lag, level := s.process.now.Load(), int32(0)
 	var last *strain
 	for i := range asks {
-		if own := s.queues.strainOf(ctx, asks[i].Key); own != last {
+		if own := s.queues.strainOf(ctx, &asks[i]); own != last {
 			level, last = max(level, own.shed(lag)), own
 		}
 	}
@@ -177,9 +177,6 @@ func rankOf(asks []algorithm.Ask) int32 {
 func (r *Redis) strained() int64 { return r.strain.Load() }
 
 // strainOf implements queues.
-func (r *Redis) strainOf(ctx context.Context, key []byte) *strain {
-	if r.cluster == nil {
-		return &r.lane("").strain
-	}
-	return &r.laneOf(ctx, key).strain
+func (r *Redis) strainOf(ctx context.Context, ask *algorithm.Ask) *strain {
+	return &r.laneOf(ctx, ask.Key).strain
 }

@@ -29,8 +29,8 @@ func (s *queuedStore) Decide(_ context.Context, asks []algorithm.Ask, out []algo
 
 func (s *queuedStore) strained() int64 { return s.a.now.Load() + s.b.now.Load() }
 
-func (s *queuedStore) strainOf(_ context.Context, key []byte) *strain {
-	if key[0] == 'a' {
+func (s *queuedStore) strainOf(_ context.Context, ask *algorithm.Ask) *strain {
+	if ask.Key[0] == 'a' {
 		return &s.a
 	}
 	return &s.b

@@ -6,16 +6,37 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
-// decideBySlot decides asks in a Cluster: in one call for each hash slot.
-func (r *Redis) decideBySlot(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
-	if oneSlot(asks) {
-		r.decideTogether(ctx, r.laneOf(ctx, asks[0].Key), asks, out)
+// place is where a key lies: in which Redis and, if that is a Cluster, in which
+// hash slot of it. What lies in one place can be charged in one call.
+type place struct {
+	redis *Redis
+	slot  uint16
+}
+
+// places knows where the keys of a store lie.
+type places interface {
+	placeOf(ask *algorithm.Ask) place
+}
+
+// placeOf implements places.
+func (r *Redis) placeOf(ask *algorithm.Ask) place {
+	if r.cluster == nil {
+		return place{redis: r}
+	}
+	return place{r, slotOf(ask.Key)}
+}
+
+// decideByPlace decides asks in one call for each place of their keys, all at the
+// same time.
+func decideByPlace(ctx context.Context, where places, asks []algorithm.Ask, out []algorithm.Decision) {
+	if here, one := onePlace(where, asks); one {
+		here.redis.decideTogether(ctx, here.redis.laneOf(ctx, asks[0].Key), asks, out)
 		return
 	}
-	s := split{store: r, ctx: ctx}
-	var spread [][2]int // requests whose keys lie in several slots
+	s := split{where: where, ctx: ctx}
+	var spread [][2]int // requests whose keys lie in several places
 	for from, to := range groups(asks) {
-		if oneSlot(asks[from:to]) {
+		if _, one := onePlace(where, asks[from:to]); one {
 			s.add(asks, from, to)
 		} else {
 			s.spread(asks, from, to)
@@ -24,26 +45,27 @@ func (r *Redis) decideBySlot(ctx context.Context, asks []algorithm.Ask, out []al
 	}
 	s.run(out)
 	if len(spread) > 0 {
-		r.settle(ctx, asks, out, spread)
+		settle(ctx, where, asks, out, spread)
 	}
 }
 
-func oneSlot(asks []algorithm.Ask) bool {
-	first := slotOf(asks[0].Key)
+// onePlace returns the place of the first key, and whether it is that of all.
+func onePlace(where places, asks []algorithm.Ask) (first place, one bool) {
+	first = where.placeOf(&asks[0])
 	for i := range asks[1:] {
-		if slotOf(asks[1+i].Key) != first {
-			return false
+		if where.placeOf(&asks[1+i]) != first {
+			return first, false
 		}
 	}
-	return true
+	return first, true
 }
 
-// split sorts asks into errands by the node that holds their keys.
+// split sorts asks into errands by the server that holds their keys.
 type split struct {
-	store   *Redis
+	where   places
 	ctx     context.Context
 	errands []*errand
-	bySlot  map[uint16]*errand // those of the slots met so far
+	byPlace map[place]*errand // those of the places met so far
 	groups  int32
 }
 
@@ -56,17 +78,17 @@ func (s *split) add(asks []algorithm.Ask, from, to int) {
 }
 
 func (s *split) addOne(ask *algorithm.Ask, at int, group int32) {
-	slot := slotOf(ask.Key)
-	e := s.bySlot[slot]
+	there := s.where.placeOf(ask)
+	e := s.byPlace[there]
 	if e == nil {
-		e = s.errandTo(s.store.laneOf(s.ctx, ask.Key))
-		if s.bySlot == nil {
-			s.bySlot = make(map[uint16]*errand)
+		e = s.errandTo(there.redis.laneOf(s.ctx, ask.Key))
+		if s.byPlace == nil {
+			s.byPlace = make(map[place]*errand)
 		}
-		s.bySlot[slot] = e
+		s.byPlace[there] = e
 	}
 	e.add(ask, group)
-	e.slots, e.at = append(e.slots, slot), append(e.at, at)
+	e.slots, e.at = append(e.slots, there.slot), append(e.at, at)
 }
 
 func (s *split) errandTo(l *lane) *errand {
@@ -80,7 +102,7 @@ func (s *split) errandTo(l *lane) *errand {
 	return e
 }
 
-// spread adds a request whose keys lie in several slots: in each slot the asks
+// spread adds a request whose keys lie in several places: in each place the asks
 // that must all fit as one request, and each quota ask as one of its own, since
 // that one of them fits is said of the whole request.
 func (s *split) spread(asks []algorithm.Ask, from, to int) {
@@ -129,7 +151,7 @@ func (s *split) runAlone(e *errand, out []algorithm.Decision) bool {
 		return false
 	}
 	defer e.lane.leave(began)
-	s.store.runErrands([]*errand{e})
+	e.lane.run([]*errand{e})
 	e.deliver(out)
 	e.free()
 	return true
@@ -141,8 +163,8 @@ func charged(a *algorithm.Ask, d *algorithm.Decision) bool {
 	return (a.Vetoes() || a.OneOfQuotas()) && !a.Limit.Overdraw && d.Outcome == algorithm.Allowed && d.After > d.Before
 }
 
-// passes reports whether a request goes through, all its slots taken together.
-// What a slot did not decide counts as its failure policy says: one that is to be
+// passes reports whether a request goes through, all its places taken together.
+// What one of them did not decide counts as its failure policy says: one that is to be
 // decided locally is taken to fit; where it is an error the request does not go
 // through.
 func passes(asks []algorithm.Ask, out []algorithm.Decision) bool {
@@ -165,11 +187,18 @@ func passes(asks []algorithm.Ask, out []algorithm.Decision) bool {
 	return quotas == 0 || fitting > 0
 }
 
+// undo is what one Redis is to give back.
+type undo struct {
+	redis *Redis
+	asks  []algorithm.Ask
+	at    []int // where each of asks comes from
+	done  <-chan []algorithm.Decision
+}
+
 // settle gives back what was charged for requests that do not pass, and shows
 // their keys as they then stand.
-func (r *Redis) settle(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision, spread [][2]int) {
-	var undo []algorithm.Ask
-	var at []int
+func settle(ctx context.Context, where places, asks []algorithm.Ask, out []algorithm.Decision, spread [][2]int) {
+	var undos []*undo
 	for _, bounds := range spread {
 		from, to := bounds[0], bounds[1]
 		if passes(asks[from:to], out[from:to]) {
@@ -177,22 +206,43 @@ func (r *Redis) settle(ctx context.Context, asks []algorithm.Ask, out []algorith
 		}
 		for i := from; i < to; i++ {
 			if charged(&asks[i], &out[i]) {
-				undo, at = append(undo, uncharge(&asks[i], &out[i])), append(at, i)
+				var u *undo
+				undos, u = undoIn(undos, where.placeOf(&asks[i]).redis)
+				u.asks, u.at = append(u.asks, uncharge(&asks[i], &out[i])), append(u.at, i)
 			}
 		}
 	}
-	if len(undo) == 0 {
-		return
+	for _, u := range undos {
+		u.done = u.redis.undo(ctx, u.asks)
 	}
-	select {
-	case back := <-r.undo(ctx, undo):
-		for i, at := range at {
-			if back[i].Outcome == algorithm.Allowed {
-				d := &out[at]
-				d.Before, d.After, d.Remaining, d.Reset = back[i].After, back[i].After, back[i].Remaining, back[i].Reset
-			}
+	for _, u := range undos {
+		select {
+		case back := <-u.done:
+			u.show(back, out)
+		case <-ctx.Done(): // they are given back all the same
+			return
 		}
-	case <-ctx.Done(): // they are given back all the same
+	}
+}
+
+// undoIn returns what a Redis is to give back, and adds it where it is the first.
+func undoIn(undos []*undo, r *Redis) ([]*undo, *undo) {
+	for _, u := range undos {
+		if u.redis == r {
+			return undos, u
+		}
+	}
+	u := &undo{redis: r}
+	return append(undos, u), u
+}
+
+// show shows how keys stand after what was charged has been given back.
+func (u *undo) show(back, out []algorithm.Decision) {
+	for i, at := range u.at {
+		if back[i].Outcome == algorithm.Allowed {
+			d := &out[at]
+			d.Before, d.After, d.Remaining, d.Reset = back[i].After, back[i].After, back[i].Remaining, back[i].Reset
+		}
 	}
 }
 
@@ -228,7 +278,7 @@ func (r *Redis) undo(ctx context.Context, undo []algorithm.Ask) <-chan []algorit
 }
 
 func (r *Redis) undoNow(ctx context.Context, undo []algorithm.Ask) []algorithm.Decision {
-	s := split{store: r, ctx: ctx}
+	s := split{where: r, ctx: ctx}
 	for i := range undo {
 		s.add(undo, i, i+1)
 	}

@@ -342,7 +342,8 @@ func sameKeyTwice(t *testing.T, s *testStore) {
 	})
 }
 
-// A batch decides as its requests would have been one after another.
+// A batch decides as its requests would have been one after another, where the
+// keys of each lie in one place.
 func batchOfRequests(t *testing.T, s *testStore) {
 	forEachAlgorithm(t, func(t *testing.T, name string) {
 		l := limitOf(t, name, 3, aLongTime)
@@ -351,9 +352,9 @@ func batchOfRequests(t *testing.T, s *testStore) {
 			asks = append(asks,
 				algorithm.Ask{Key: key(t, "a", "shared"), Limit: l, Hits: 1, Group: int32(group)},
 				algorithm.Ask{Key: key(t, "a", fmt.Sprint(group)), Limit: l, Hits: 1, Group: int32(group)},
-				algorithm.Ask{Key: key(t, "a", "plenty"), Limit: limitOf(t, name, 100, aLongTime), Hits: 1, Group: int32(group)})
+				algorithm.Ask{Key: key(t, "a", "plenty"), Limit: limitOf(t, name, 101, aLongTime), Hits: 1, Group: int32(group)})
 		}
-		want := "ok:2 ok:2 ok:99 ok:1 ok:2 ok:98 ok:0 ok:2 ok:97 over:0 ok:3 ok:97 over:0 ok:3 ok:97"
+		want := "ok:2 ok:2 ok:100 ok:1 ok:2 ok:99 ok:0 ok:2 ok:98 over:0 ok:3 ok:98 over:0 ok:3 ok:98"
 		if got := show(s.decide(t, asks...)); got != want {
 			t.Errorf("\n got %s\nwant %s", got, want)
 		}

@@ -16,7 +16,7 @@ type taken struct {
 // take takes up to n keys out of the store for which want reports true, from a
 // shard on, and returns the shard to go on with. What is asked for them from then
 // on begins anew.
-func (m *Memory) take(from, n int, want func(key string) bool) (some []taken, next int) {
+func (m *Memory) take(from, n int, want func(key string, l *algorithm.Limit) bool) (some []taken, next int) {
 	now := time.Now().UnixMicro()
 	for next = from; next < len(m.shards); next++ {
 		if some = m.shards[next].take(some, n, now, want); len(some) >= n {
@@ -27,7 +27,7 @@ func (m *Memory) take(from, n int, want func(key string) bool) (some []taken, ne
 }
 
 // take adds to some, until there are n.
-func (s *shard) take(some []taken, n int, now int64, want func(key string) bool) []taken {
+func (s *shard) take(some []taken, n int, now int64, want func(key string, l *algorithm.Limit) bool) []taken {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var entries []*entry // first: dropping moves others
@@ -35,7 +35,7 @@ func (s *shard) take(some []taken, n int, now int64, want func(key string) bool)
 		if len(some)+len(entries) >= n {
 			break
 		}
-		if want(e.key) {
+		if want(e.key, e.limit) {
 			entries = append(entries, e)
 		}
 	}
