@@ -39,6 +39,15 @@ func (m *Main) serviceOptions(meter service.Meter) service.Options {
 	return o
 }
 
+// perSecond are the settings about the Redis of limits per second; nil: it is that
+// of all limits.
+func (m *Main) perSecond() *settings.Settings {
+	if m.Compat == nil {
+		return nil
+	}
+	return m.Compat.PerSecond
+}
+
 // budget is how long a request may wait for its decision. In memory nothing
 // waits, and an answer by policy would be no sooner than a decision.
 func budget(s *settings.Settings) time.Duration {

@@ -1,10 +1,7 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"log/slog"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,9 +22,10 @@ type store struct {
 }
 
 // openStore opens the store of the settings. It does not fail for a store that
-// does not answer yet. asReference remembers what is over as the local cache of
-// envoyproxy/ratelimit does.
-func openStore(s *settings.Settings, asReference bool, log *slog.Logger, registry prometheus.Registerer) (*store, error) {
+// does not answer yet. perSecond are those about the Redis of limits per second;
+// nil: it is that of the others. asReference remembers what is over as the local
+// cache of envoyproxy/ratelimit does.
+func openStore(s, perSecond *settings.Settings, asReference bool, log *slog.Logger, registry prometheus.Registerer) (*store, error) {
 	policy := backend.FailureOptions{Timeout: s.StoreTimeout, Registerer: registry}
 	shed := backend.SheddingOptions{Budget: s.StoreTimeout, Registerer: registry}
 	if s.Store == settings.StoreMemory {
@@ -48,12 +46,12 @@ func openStore(s *settings.Settings, asReference bool, log *slog.Logger, registr
 			},
 		}, nil
 	}
-	redis, err := openRedis(s, log, registry)
+	redis, err := openRedis(s, perSecond, log, registry)
 	if err != nil {
 		return nil, err
 	}
-	shedding := backend.WithShedding(redis, shed)
-	sources := []statsd.Source{poolSource("ratelimit.redis_pool", redis.Connections)}
+	shedding := backend.WithShedding(redis.decider, shed)
+	sources := redis.sources()
 	var decider service.Decider = shedding
 	if s.RedisKnownOverKeys > 0 {
 		known := backend.WithKnownOver(shedding, backend.KnownOverOptions{
@@ -61,7 +59,7 @@ func openStore(s *settings.Settings, asReference bool, log *slog.Logger, registr
 		})
 		decider, sources = known, append(sources, localCacheSource(known))
 	}
-	replicas := backend.JoinReplicas(redis, backend.ReplicasOptions{Unmet: s.Replicas, Registerer: registry, Log: log})
+	replicas := backend.JoinReplicas(redis.main, backend.ReplicasOptions{Unmet: s.Replicas, Registerer: registry, Log: log})
 	local := backend.NewLocal(decider, backend.LocalOptions{
 		MaxBytes:   int64(s.LocalMaxSize),
 		Replicas:   replicas.Count,
@@ -72,60 +70,13 @@ func openStore(s *settings.Settings, asReference bool, log *slog.Logger, registr
 	return &store{
 		decider: backend.WithFailurePolicy(decider, policy),
 		system:  "redis",
-		ready:   redis.Ready,
+		ready:   redis.decider.Ready,
 		close: func() {
 			local.Close()
 			replicas.Close()
 			shedding.Close()
-			_ = redis.Close()
+			_ = redis.decider.Close()
 		},
 		sources: sources,
 	}, nil
-}
-
-// openRedis opens the store in Redis, with nothing on it.
-func openRedis(s *settings.Settings, log *slog.Logger, registry prometheus.Registerer) (*backend.Redis, error) {
-	server, err := redisServer(s)
-	if err != nil {
-		return nil, err
-	}
-	return backend.NewRedis(backend.RedisOptions{
-		Server: server,
-		TLS: backend.RedisTLS{
-			Files:      filesOf(s, "redis_tls_", "ca_file", s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile),
-			ServerName: s.RedisTLSServerName,
-			AnyName:    s.RedisTLSAnyName,
-			SkipVerify: s.RedisTLSSkipVerify,
-		},
-		LoginFiles: backend.RedisLoginFiles{
-			Redis:    s.RedisPasswordFile,
-			Sentinel: s.RedisSentinelPasswordFile,
-			WithUser: s.RedisPasswordFilesHaveUser,
-		},
-		DialTimeout: s.RedisDialTimeout,
-		Budget:      s.StoreTimeout,
-		ReadTimeout: max(backend.DefaultReadTimeout, s.StoreTimeout),
-		PoolSize:    s.RedisPoolSize,
-		Registerer:  registry,
-		Log:         log,
-	})
-}
-
-// redisServer says where Redis is and as whom to log in. The settings of their
-// own go before what the URL says.
-func redisServer(s *settings.Settings) (backend.RedisServer, error) {
-	server, err := backend.ParseRedisURL(s.RedisURL.Reveal())
-	server.Username = cmp.Or(s.RedisUsername, server.Username)
-	server.Password = cmp.Or(s.RedisPassword.Reveal(), server.Password)
-	server.SentinelUsername = cmp.Or(s.RedisSentinelUsername, server.SentinelUsername)
-	server.SentinelPassword = cmp.Or(s.RedisSentinelPassword.Reveal(), server.SentinelPassword)
-	return server, err
-}
-
-// checkRedisURL is for package settings.
-func checkRedisURL(text string) error {
-	if _, err := backend.ParseRedisURL(text); err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "redis URL: "))
-	}
-	return nil
 }

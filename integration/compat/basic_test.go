@@ -3,6 +3,7 @@ package compat
 import (
 	"fmt"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	configv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 
+	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/internal/xdstest"
 )
 
@@ -29,16 +31,21 @@ descriptors:
   - {key: key3, rate_limit: {unit: hour, requests_per_unit: 10}}
 `
 
-// statuses asks about descriptors of one entry each, and returns what is said of them.
-func (s *server) statuses(t *testing.T, domain string, pairs ...string) (rlsv3.RateLimitResponse_Code, []*rlsv3.RateLimitResponse_DescriptorStatus) {
-	t.Helper()
-	request := &rlsv3.RateLimitRequest{Domain: domain}
+// request asks about descriptors of one entry each.
+func request(domain string, pairs ...string) *rlsv3.RateLimitRequest {
+	r := &rlsv3.RateLimitRequest{Domain: domain}
 	for i := 0; i < len(pairs); i += 2 {
-		request.Descriptors = append(request.Descriptors, &ratelimitv3.RateLimitDescriptor{
+		r.Descriptors = append(r.Descriptors, &ratelimitv3.RateLimitDescriptor{
 			Entries: []*ratelimitv3.RateLimitDescriptor_Entry{{Key: pairs[i], Value: pairs[i+1]}},
 		})
 	}
-	response, err := s.ask(t, request)
+	return r
+}
+
+// statuses returns what is said of descriptors of one entry each.
+func (s *server) statuses(t *testing.T, domain string, pairs ...string) (rlsv3.RateLimitResponse_Code, []*rlsv3.RateLimitResponse_DescriptorStatus) {
+	t.Helper()
+	response, err := s.ask(t, request(domain, pairs...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,26 +122,61 @@ func checkBasic(t *testing.T, s *server, stats *statsd, onlyOver, cached bool) {
 	waitFor(t, "the time until the reset to fall", func() bool { return untilReset() <= before-2*time.Second })
 }
 
+// variant is a row of a test that has the reference's names for its variants.
+type variant struct {
+	name             string
+	perSecond        bool // limits per second have a Redis of their own
+	onlyOver, cached bool
+	env              []string
+}
+
+// environment is that of a variant, with Redis that it alone uses.
+func (v *variant) environment(t *testing.T, stats *statsd) (env []string, perSecond *redistest.Server) {
+	t.Helper()
+	env = append(append(redis(t), stats.env()...), v.env...)
+	second := redistest.Start(t, redistest.Options{})
+	env = append(env, "REDIS_PERSECOND="+strconv.FormatBool(v.perSecond), "REDIS_PERSECOND_SOCKET_TYPE=tcp", "REDIS_PERSECOND_URL="+second.Address)
+	if v.cached {
+		env = append(env, "LOCAL_CACHE_SIZE_IN_BYTES=1000")
+	}
+	if v.onlyOver {
+		env = append(env, "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true")
+	}
+	return env, second
+}
+
+// check plays the shared body, and looks which Redis was asked.
+func (v *variant) check(t *testing.T, more ...string) {
+	t.Helper()
+	stats := startStatsd(t)
+	env, second := v.environment(t, stats)
+	checkBasic(t, start(t, append(env, more...)...), stats, v.onlyOver, v.cached)
+	if asked := second.Calls(t, "evalsha") > 0; asked != v.perSecond {
+		t.Errorf("the Redis of limits per second was asked: %v", asked)
+	}
+	if v.perSecond {
+		waitFor(t, "word of its connections", func() bool { return stats.total("ratelimit.redis_per_second_pool.cx_total") > 0 })
+	}
+}
+
 func TestBasicConfig(t *testing.T) {
-	store := redis(t)
-	for name, row := range map[string]struct {
-		env              []string
-		onlyOver, cached bool
-	}{
-		"plain":                          {},
-		"prefix":                         {env: []string{"CACHE_KEY_PREFIX=prefix:"}},
-		"local cache":                    {env: []string{"CACHE_KEY_PREFIX=local:", "LOCAL_CACHE_SIZE_IN_BYTES=1000"}, cached: true},
-		"stop increment":                 {env: []string{"CACHE_KEY_PREFIX=stop:", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true"}, onlyOver: true},
-		"stop increment and local cache": {env: []string{"CACHE_KEY_PREFIX=both:", "LOCAL_CACHE_SIZE_IN_BYTES=1000", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=1"}, onlyOver: true, cached: true},
+	for _, v := range []variant{
+		{name: "WithoutPerSecondRedis"},
+		{name: "WithPerSecondRedis", perSecond: true},
+		{name: "WithoutPerSecondRedisWithLocalCache", cached: true},
+		{name: "WithPerSecondRedisWithLocalCache", perSecond: true, cached: true},
+		{name: "WithoutPerSecondRedisWithCachePrefix", env: []string{"CACHE_KEY_PREFIX=prefix:"}},
+		{name: "WithoutPerSecondRedisWithstopCacheKeyIncrementWhenOverlimitConfig", onlyOver: true},
+		{name: "WithPerSecondRedisWithstopCacheKeyIncrementWhenOverlimitConfig", perSecond: true, onlyOver: true},
+		{name: "WithoutPerSecondRedisWithLocalCacheAndstopCacheKeyIncrementWhenOverlimitConfig", cached: true, onlyOver: true},
+		{name: "WithPerSecondRedisWithLocalCacheAndstopCacheKeyIncrementWhenOverlimitConfig", perSecond: true, cached: true, onlyOver: true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(v.name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting for clocks
 			dir := t.TempDir()
 			write(t, filepath.Join(dir, "ratelimit/config/basic.yaml"), basicPolicy)
 			write(t, filepath.Join(dir, "ratelimit/config/another.yaml"), anotherPolicy)
-			stats := startStatsd(t)
-			env := append([]string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit"}, store...)
-			checkBasic(t, start(t, append(append(env, stats.env()...), row.env...)...), stats, row.onlyOver, row.cached)
+			v.check(t, "RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit")
 		})
 	}
 }
@@ -154,12 +196,18 @@ func TestXdsProviderBasicConfig(t *testing.T) {
 			{Key: "key3", RateLimit: limit(configv3.RateLimitUnit_HOUR, 10)},
 		}},
 	)
-	stats := startStatsd(t)
-	env := append([]string{
-		"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL=" + plane.Address, "CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
-		"FORCE_START_WITHOUT_INITIAL_CONFIG=true", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true",
-	}, redis(t)...)
-	checkBasic(t, start(t, append(env, stats.env()...)...), stats, false, false)
+	for _, v := range []variant{
+		{name: "WithoutPerSecondRedis"},
+		{name: "WithPerSecondRedis", perSecond: true},
+		{name: "WithoutPerSecondRedisWithLocalCache", cached: true},
+		{name: "WithPerSecondRedisWithLocalCache", perSecond: true, cached: true},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			v.check(t, "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+plane.Address, "CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
+				"FORCE_START_WITHOUT_INITIAL_CONFIG=true", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true")
+		})
+	}
 }
 
 func TestBasicConfig_ExtraTags(t *testing.T) {

@@ -3,6 +3,7 @@ package compat
 import (
 	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -120,6 +121,21 @@ func (s *server) health() int {
 	}
 	_ = response.Body.Close()
 	return response.StatusCode
+}
+
+// page is what stands at a path of the HTTP port; nothing when nobody answers.
+func (s *server) page(t *testing.T, path string) string {
+	t.Helper()
+	response, err := http.Get("http://" + s.http + path)
+	if err != nil {
+		return ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // ask sends a request.

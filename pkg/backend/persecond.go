@@ -55,7 +55,10 @@ func (o RedisOptions) oneOfTwo(limits string, reg prometheus.Registerer) RedisOp
 // isPerSecond reports whether a limit is one per second.
 func isPerSecond(l *algorithm.Limit) bool { return l.Window == time.Second }
 
-// Other returns the store of all other limits.
+// PerSecond and Other return the two: they are closed with the whole.
+func (p *PerSecond) PerSecond() *Redis { return p.perSecond }
+
+// Other is that of all other limits.
 func (p *PerSecond) Other() *Redis { return p.other }
 
 // of returns the Redis of a limit.

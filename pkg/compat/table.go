@@ -193,7 +193,7 @@ func (e *environment) redisRows() []Row {
 func (e *environment) splitRows() []Row {
 	return []Row{{
 		Name: "REDIS_PERSECOND", Default: "false", target: &e.split, Doc: "Keep the counters of limits per second in another Redis.",
-		Fate: Ignored, How: "they are kept in the Redis of all others",
+		Fate: Better, How: "both are asked at the same time, and when one is away only its limits are not decided; each has its own `ratelimitd_redis_…` metrics",
 	}}
 }
 
