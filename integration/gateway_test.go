@@ -96,7 +96,13 @@ func newGatewayPod(t *testing.T, files *redistest.Certificates, plane, redis str
 // startAsRatelimit starts a pod's program under its name there, and so that it cannot write to any file.
 func (p *pod) startAsRatelimit(t *testing.T, env []string) {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), filepath.Base(p.c.Command[0]))
+	p.start(t, "/bin/sh", env, "-c", "ulimit -f 0 && exec "+asRatelimit(t))
+}
+
+// asRatelimit returns the program under its name in the images of envoyproxy/ratelimit.
+func asRatelimit(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "ratelimit")
 	program, err := filepath.Abs(ratelimitdPath)
 	if err != nil {
 		t.Fatal(err)
@@ -104,7 +110,7 @@ func (p *pod) startAsRatelimit(t *testing.T, env []string) {
 	if err := os.Symlink(program, name); err != nil {
 		t.Fatal(err)
 	}
-	p.start(t, "/bin/sh", env, "-c", "ulimit -f 0 && exec "+name)
+	return name
 }
 
 // startGatewayEnvoy starts the proxy, which calls the pod over TLS.

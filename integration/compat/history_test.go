@@ -13,12 +13,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
@@ -33,7 +35,9 @@ var update = flag.Bool("update", false, "write the answers in testdata anew")
 //	                                          replaced, and waited for: with "file a.yaml refused" until the log refuses it
 //	ask DOMAIN [hits N] k=v,k2=v2 [+ …]       a request, => what is answered
 //	    … hits N | back N | limit N UNIT      what a descriptor has besides
+//	                                          \xff in a value is a byte
 //	json {…}                                  the same to /json
+//	keys                                      how many counters there are
 //	log WORD                                  the log has it
 //
 // Run with -update to write the answers, and read the difference.
@@ -51,7 +55,7 @@ func TestHistories(t *testing.T) {
 			}
 			awayFromTheHour()
 			store.Do(t, "FLUSHALL")
-			h := history{root: t.TempDir(), env: []string{"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + store.Address}}
+			h := history{root: t.TempDir(), store: store, env: []string{"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + store.Address}}
 			got := h.play(t, string(want))
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
@@ -86,6 +90,7 @@ func difference(want, got string) string {
 // history is a text that is being played.
 type history struct {
 	root   string
+	store  *redistest.Server
 	env    []string
 	server *server // nil before the first question
 }
@@ -113,6 +118,8 @@ func (h *history) play(t *testing.T, text string) string {
 			fmt.Fprint(&out, " => ", h.ask(t, rest))
 		case "json":
 			fmt.Fprint(&out, " => ", h.post(t, rest))
+		case "keys":
+			fmt.Fprint(&out, " => ", h.counters(t))
 		case "log":
 			h.started(t)
 			waitFor(t, rest+" in the log", func() bool { return strings.Contains(h.server.log.String(), rest) })
@@ -133,6 +140,16 @@ func (h *history) started(t *testing.T) *server {
 		h.server = start(t, env...)
 	}
 	return h.server
+}
+
+// counters is how many keys Redis has, but for the one that tells how many replicas there are.
+func (h *history) counters(t *testing.T) int {
+	t.Helper()
+	keys, ok := h.store.Do(t, "KEYS", "*").([]any)
+	if !ok {
+		t.Fatal("Redis has no list of keys")
+	}
+	return len(slices.DeleteFunc(keys, func(key any) bool { return strings.HasPrefix(fmt.Sprint(key), "{ratelimitd") }))
 }
 
 // file puts a policy file in place, and waits until the server has taken or refused it, if there is one.
@@ -183,7 +200,7 @@ func descriptor(t *testing.T, words []string) []*ratelimitv3.RateLimitDescriptor
 	if words[0] != "nothing" {
 		for pair := range strings.SplitSeq(words[0], ",") {
 			key, value, _ := strings.Cut(pair, "=")
-			d.Entries = append(d.Entries, &ratelimitv3.RateLimitDescriptor_Entry{Key: key, Value: value})
+			d.Entries = append(d.Entries, entry(t, key, value))
 		}
 	}
 	for words = words[1:]; len(words) > 1; words = words[2:] {
@@ -202,6 +219,24 @@ func descriptor(t *testing.T, words []string) []*ratelimitv3.RateLimitDescriptor
 		}
 	}
 	return []*ratelimitv3.RateLimitDescriptor{d}
+}
+
+// entry returns an entry whose value may be any bytes. Such as are not UTF-8 stand in the message as in one of Envoy's, though
+// package proto would not write them.
+func entry(t *testing.T, key, value string) *ratelimitv3.RateLimitDescriptor_Entry {
+	t.Helper()
+	value, err := strconv.Unquote(`"` + value + `"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &ratelimitv3.RateLimitDescriptor_Entry{Key: key}
+	if utf8.ValidString(value) {
+		e.Value = value
+		return e
+	}
+	const valueField = 2
+	e.ProtoReflect().SetUnknown(protowire.AppendString(protowire.AppendTag(nil, valueField, protowire.BytesType), value))
+	return e
 }
 
 func number(t *testing.T, text string) uint64 {
