@@ -140,6 +140,11 @@ func compatStats(s *compat.Stats, log *slog.Logger) (statsOptions, error) {
 	}
 	if s.DogStatsd {
 		o.sender.Network = statsd.UDP
+		for name, value := range s.Datadog.Tags() {
+			if _, extra := o.sender.Tags[name]; !extra {
+				o.sender.Tags[name] = value
+			}
+		}
 	}
 	if (s.Statsd || s.DogStatsd) && !s.Disabled {
 		o.sender.Address = net.JoinHostPort(s.Host, strconv.Itoa(s.Port))

@@ -13,6 +13,7 @@ type Stats struct {
 	Port            int
 	Protocol        string
 	ExtraTags       map[string]string
+	Datadog         Datadog
 	FlushInterval   time.Duration
 	Prometheus      bool
 	PrometheusAddr  string
@@ -20,6 +21,14 @@ type Stats struct {
 	PrometheusRules string // a mapping file of statsd_exporter; empty: the built-in one
 	Milliseconds    bool   // response times of the built-in mapping
 	NearLimitRatio  float64
+}
+
+// Datadog are tags of every metric for dogstatsd. Empty ones are not sent.
+type Datadog struct{ Entity, Env, Service, Version string }
+
+// Tags returns them by the names that they have there.
+func (d *Datadog) Tags() map[string]string {
+	return map[string]string{"dd.internal.entity_id": d.Entity, "env": d.Env, "service": d.Service, "version": d.Version}
 }
 
 // mogrifierPrefix begins the variables of mogrifiers.
@@ -36,6 +45,13 @@ func (s *Stats) rows() []Row {
 		{Name: "STATSD_PORT", Default: "8125", target: &s.Port, Doc: "Its port."},
 		{Name: "STATSD_PROTOCOL", Default: "tcp", target: &s.Protocol, Doc: "tcp or udp, for statsd."},
 		{Name: "EXTRA_TAGS", target: &s.ExtraTags, Doc: "Tags of every metric, as `k:v,k2:v2`."},
+		{
+			Name: "DD_ENTITY_ID", target: &s.Datadog.Entity, Doc: "With dogstatsd, by which entity Datadog's agent tags metrics: the UID of the pod.",
+			Fate: Better, How: "where it is not set there is no look for a container's ID in its place",
+		},
+		{Name: "DD_ENV", target: &s.Datadog.Env, Doc: "With dogstatsd, the tag `env` of every metric."},
+		{Name: "DD_SERVICE", target: &s.Datadog.Service, Doc: "With dogstatsd, the tag `service`."},
+		{Name: "DD_VERSION", target: &s.Datadog.Version, Doc: "With dogstatsd, the tag `version`."},
 		{Name: "STATS_FLUSH_INTERVAL", Default: "10s", target: &s.FlushInterval, Doc: "How often metrics are sent."},
 		{Name: "USE_PROMETHEUS", Default: "false", target: &s.Prometheus, Doc: "Show metrics to Prometheus, on a port of their own."},
 		{Name: "PROMETHEUS_ADDR", Default: ":9090", target: &s.PrometheusAddr, Doc: "Where."},
