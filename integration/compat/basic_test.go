@@ -3,7 +3,9 @@ package compat
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,33 +132,39 @@ type variant struct {
 	env              []string
 }
 
-// environment is that of a variant, with Redis that it alone uses.
-func (v *variant) environment(t *testing.T, stats *statsd) (env []string, perSecond *redistest.Server) {
-	t.Helper()
-	env = append(append(redis(t), stats.env()...), v.env...)
-	second := redistest.Start(t, redistest.Options{})
-	env = append(env, "REDIS_PERSECOND="+strconv.FormatBool(v.perSecond), "REDIS_PERSECOND_SOCKET_TYPE=tcp", "REDIS_PERSECOND_URL="+second.Address)
+// environment is that of a variant, with one Redis and another.
+func (v *variant) environment(stats *statsd, main, perSecond place) []string {
+	env := append(slices.Concat(main.variables("REDIS_"), perSecond.variables("REDIS_PERSECOND_"), stats.env(), v.env), "REDIS_PERSECOND="+strconv.FormatBool(v.perSecond))
 	if v.cached {
 		env = append(env, "LOCAL_CACHE_SIZE_IN_BYTES=1000")
 	}
 	if v.onlyOver {
 		env = append(env, "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true")
 	}
-	return env, second
+	return env
 }
 
 // check plays the shared body, and looks which Redis was asked.
-func (v *variant) check(t *testing.T, more ...string) {
+func (v *variant) check(t *testing.T, main, perSecond place, more ...string) {
 	t.Helper()
 	stats := startStatsd(t)
-	env, second := v.environment(t, stats)
-	checkBasic(t, start(t, append(env, more...)...), stats, v.onlyOver, v.cached)
-	if asked := second.Calls(t, "evalsha") > 0; asked != v.perSecond {
-		t.Errorf("the Redis of limits per second was asked: %v", asked)
+	s := start(t, append(v.environment(stats, main, perSecond), more...)...)
+	checkBasic(t, s, stats, v.onlyOver, v.cached)
+	if asked := strings.Contains(s.page(t, "/metrics"), `ratelimitd_redis_asks_total{limits="per_second"} 1`+"\n"); asked != v.perSecond {
+		t.Errorf("the Redis of limits per second was asked once: %v", asked)
 	}
 	if v.perSecond {
 		waitFor(t, "word of its connections", func() bool { return stats.total("ratelimit.redis_per_second_pool.cx_total") > 0 })
 	}
+}
+
+// withPolicies writes the policies of the shared body, and returns the environment that says where.
+func withPolicies(t *testing.T) []string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "ratelimit/config/basic.yaml"), basicPolicy)
+	write(t, filepath.Join(dir, "ratelimit/config/another.yaml"), anotherPolicy)
+	return []string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit"}
 }
 
 func TestBasicConfig(t *testing.T) {
@@ -173,10 +181,7 @@ func TestBasicConfig(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel() // most of it is waiting for clocks
-			dir := t.TempDir()
-			write(t, filepath.Join(dir, "ratelimit/config/basic.yaml"), basicPolicy)
-			write(t, filepath.Join(dir, "ratelimit/config/another.yaml"), anotherPolicy)
-			v.check(t, "RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit")
+			v.check(t, single(t, redistest.Options{}), single(t, redistest.Options{}), withPolicies(t)...)
 		})
 	}
 }
@@ -204,7 +209,7 @@ func TestXdsProviderBasicConfig(t *testing.T) {
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			v.check(t, "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+plane.Address, "CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
+			v.check(t, single(t, redistest.Options{}), single(t, redistest.Options{}), "CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_URL="+plane.Address, "CONFIG_GRPC_XDS_NODE_ID=envoy-ratelimit",
 				"FORCE_START_WITHOUT_INITIAL_CONFIG=true", "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED=true")
 		})
 	}

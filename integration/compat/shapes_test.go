@@ -2,7 +2,9 @@ package compat
 
 import (
 	"fmt"
+	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,51 +34,44 @@ func (p place) variables(prefix string) []string {
 	return all
 }
 
-// basicOn is the body of TestBasicConfig on a Redis, with and without a local cache.
-func basicOn(t *testing.T, main place, shared ...string) {
+// checkFour checks the four variants that the reference's tests have on two Redis, which all of them share.
+func checkFour(t *testing.T, what string, main, perSecond place, shared ...string) {
 	t.Helper()
-	for name, row := range map[string]struct {
-		env    []string
-		cached bool
-	}{
-		"plain":       {},
-		"local cache": {env: []string{"LOCAL_CACHE_SIZE_IN_BYTES=1000"}, cached: true},
+	for _, v := range []variant{
+		{name: "WithoutPerSecondRedis" + what},
+		{name: "WithPerSecondRedis" + what, perSecond: true},
+		{name: "WithoutPerSecondRedis" + what + "WithLocalCache", cached: true},
+		{name: "WithPerSecondRedis" + what + "WithLocalCache", perSecond: true, cached: true},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
-			basicWith(t, row.cached, main.variables("REDIS_"), shared, row.env)
+			v.check(t, main, perSecond, slices.Concat(withPolicies(t), shared, []string{"CACHE_KEY_PREFIX=" + v.name})...)
 		})
 	}
 }
 
-// basicWith is the body of TestBasicConfig with an environment, on counters of its own.
-func basicWith(t *testing.T, cached bool, environments ...[]string) {
-	t.Helper()
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "ratelimit/config/basic.yaml"), basicPolicy)
-	write(t, filepath.Join(dir, "ratelimit/config/another.yaml"), anotherPolicy)
-	stats := startStatsd(t)
-	env := append([]string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit", "CACHE_KEY_PREFIX=" + t.Name()}, stats.env()...)
-	for _, more := range environments {
-		env = append(env, more...)
-	}
-	checkBasic(t, start(t, env...), stats, false, cached)
-}
-
 func TestBasicAuthConfig(t *testing.T) {
 	t.Parallel()
-	basicOn(t, auth(t))
+	options := redistest.Options{Password: password}
+	checkFour(t, "Auth", single(t, options), single(t, options))
 }
 
-// auth is a Redis with a password.
-func auth(t *testing.T) place {
+// single is one server.
+func single(t *testing.T, options redistest.Options) place {
 	t.Helper()
-	return place{"SOCKET_TYPE=tcp", "URL=" + redistest.Start(t, redistest.Options{Password: password}).Address, "AUTH=" + password}
+	p := place{"SOCKET_TYPE=tcp", "URL=" + redistest.Start(t, options).Address}
+	if options.Password != "" {
+		p = append(p, "AUTH="+options.Password)
+	}
+	if options.TLS {
+		p = append(p, "TLS=true")
+	}
+	return p
 }
 
 func TestBasicAuthConfigWithRedisCluster(t *testing.T) {
 	t.Parallel()
-	basicOn(t, cluster(t))
+	checkFour(t, "Auth", cluster(t), cluster(t))
 }
 
 // cluster is a Redis Cluster with a password.
@@ -88,7 +83,7 @@ func cluster(t *testing.T) place {
 
 func TestBasicAuthConfigWithRedisSentinel(t *testing.T) {
 	t.Parallel()
-	basicOn(t, sentinel(t))
+	checkFour(t, "Auth", sentinel(t), sentinel(t))
 }
 
 // sentinel is a master and its sentinel, with passwords of their own.
@@ -104,21 +99,19 @@ func sentinel(t *testing.T) place {
 func TestBasicTLSConfig(t *testing.T) {
 	t.Parallel()
 	files := redistest.NewCertificates(t, t.TempDir())
+	encrypted := func(t *testing.T, clients string) place {
+		t.Helper()
+		return single(t, redistest.Options{TLS: true, Certificates: files, Password: password, Config: []string{"tls-auth-clients " + clients}})
+	}
 	trust := "REDIS_TLS_CACERT=" + files.CA
-	basicOn(t, encrypted(t, files, "tls-auth-clients no"), trust)
-	t.Run("client certificate", func(t *testing.T) {
+	checkFour(t, "TLS", encrypted(t, "no"), encrypted(t, "no"), trust)
+	v := variant{name: "WithoutPerSecondRedisTLSWithClientCert"}
+	t.Run(v.name, func(t *testing.T) {
 		t.Parallel()
-		needed := encrypted(t, files, "tls-auth-clients yes").variables("REDIS_")
-		basicWith(t, false, needed, []string{trust, "REDIS_TLS_CLIENT_CERT=" + files.ClientCert, "REDIS_TLS_CLIENT_KEY=" + files.ClientKey})
-		refused(t, "the store does not answer", append(needed, trust)...) // the words depend on who is first to notice
+		main := encrypted(t, "yes")
+		v.check(t, main, nil, append(withPolicies(t), trust, "REDIS_TLS_CLIENT_CERT="+files.ClientCert, "REDIS_TLS_CLIENT_KEY="+files.ClientKey)...)
+		refused(t, "the store does not answer", append(main.variables("REDIS_"), trust)...) // the words depend on who is first to notice
 	})
-}
-
-// encrypted is a Redis with TLS and a password.
-func encrypted(t *testing.T, files *redistest.Certificates, config ...string) place {
-	t.Helper()
-	s := redistest.Start(t, redistest.Options{TLS: true, Certificates: files, Password: password, Config: config})
-	return place{"SOCKET_TYPE=tcp", "URL=" + s.Address, "TLS=true", "AUTH=" + password}
 }
 
 // refused expects that the program does not become ready, since of Redis it gets this.
@@ -126,7 +119,7 @@ func refused(t *testing.T, reason string, env ...string) {
 	t.Helper()
 	s := launch(t, "ratelimit", nil, env)
 	waitFor(t, reason, func() bool { return strings.Contains(s.log.String(), reason) })
-	if code := s.health(); code == 200 {
+	if code := s.health(); code == http.StatusOK {
 		t.Errorf("%d without Redis", code)
 	}
 }
