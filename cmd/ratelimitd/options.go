@@ -42,10 +42,17 @@ func (m *Main) serviceOptions(meter service.Meter) service.Options {
 // perSecond are the settings about the Redis of limits per second; nil: it is that
 // of all limits.
 func (m *Main) perSecond() *settings.Settings {
-	if m.Compat == nil {
+	switch {
+	case m.Compat != nil:
+		return m.Compat.PerSecond
+	case m.Settings.RedisPerSecondURL == "":
 		return nil
 	}
-	return m.Compat.PerSecond
+	s := *m.Settings
+	s.RedisURL = s.RedisPerSecondURL
+	s.RedisUsername, s.RedisPassword, s.RedisPasswordFile = "", "", ""
+	s.RedisSentinelUsername, s.RedisSentinelPassword, s.RedisSentinelPasswordFile = "", "", ""
+	return &s
 }
 
 // budget is how long a request may wait for its decision. In memory nothing

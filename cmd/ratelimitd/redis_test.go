@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -51,6 +53,29 @@ func TestTwoReplicasShareOneCount(t *testing.T) {
 		if log := p.log.String(); strings.Contains(log, "hunter2") {
 			t.Errorf("the password is in the log:\n%s", log)
 		}
+	}
+}
+
+// TestPerSecondRedis has the counters of limits per second in a Redis of their own, which is logged in to as its URL says.
+func TestPerSecondRedis(t *testing.T) {
+	perSecond, other := redistest.Start(t, redistest.Options{Password: "hunter2"}), redistest.Start(t, redistest.Options{Password: "hunter3"})
+	p := start(t, withRedis("redis://"+other.Address, settings.ReadyWithStore), func(s *settings.Settings) {
+		s.RedisPassword, s.RedisPerSecondURL = "hunter3", settings.URL(perSecond.URL())
+		s.Policies = t.TempDir()
+		const policy = "domain: a\ndescriptors:\n  - {key: k, rate_limit: {unit: second, requests_per_unit: 5}}\n"
+		if err := os.WriteFile(filepath.Join(s.Policies, "a.yaml"), []byte(policy), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	})
+	eventually(t, "both are ready", func() bool { return probes(t, p) })
+	if _, err := p.client(t).ShouldRateLimit(t.Context(), request("a", "k", "v")); err != nil {
+		t.Fatal(err)
+	}
+	if perSecond.Calls(t, "evalsha") == 0 || other.Calls(t, "evalsha") != 0 {
+		t.Error("it is the other Redis that was asked")
+	}
+	if log := p.log.String(); strings.Contains(log, "hunter") {
+		t.Errorf("a password is in the log:\n%s", log)
 	}
 }
 

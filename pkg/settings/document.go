@@ -29,7 +29,7 @@ func Sample() string {
 		}
 		fmt.Fprintf(&b, "\n%s", wrap(row.Doc+" "+row.allowedSentence(), "# ", 118))
 		value := row.Default
-		if row.Kind() == "text" || row.Kind() == "secret" || row.Kind() == "address" || row.Kind() == "name" {
+		if row.Kind() == "text" || row.Default == "" || row.Kind() == "secret" || row.Kind() == "address" || row.Kind() == "name" {
 			value = fmt.Sprintf("%q", value)
 		}
 		fmt.Fprintf(&b, "%s: %s\n", row.Name, value)

@@ -130,8 +130,9 @@ RATELIMITD_HTTP_ADDRESS: ":http" is no address; write host:port, or :port for ev
 			`RATELIMITD_REGION: "` + strings.Repeat("x", 64) + `" is no name; write up to 63 letters, digits, - and _`,
 		},
 		{
-			"Redis' address", "", []string{"RATELIMITD_REDIS_URL=redis.example:6379"}, nil,
-			`RATELIMITD_REDIS_URL: is not where Redis can be`,
+			"Redis' address", "redis_per_second_url: x\n", []string{"RATELIMITD_REDIS_URL=redis.example:6379"}, nil,
+			`RATELIMITD_REDIS_URL: is not where Redis can be
+config/ratelimitd.yaml:1: redis_per_second_url: is not where Redis can be`,
 		},
 		{
 			"half a certificate", "redis_tls_cert_file: no.pem\n", nil, nil,

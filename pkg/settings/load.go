@@ -16,7 +16,7 @@ type Source struct {
 	// Faults were found by [ParseFlags]. They are reported with all others.
 	Faults []*Error
 
-	// CheckURL reports what is wrong with redis_url, without its password;
+	// CheckURL reports what is wrong with the URL of a Redis, without its password;
 	// nil takes every text.
 	CheckURL func(string) error
 }
@@ -59,8 +59,8 @@ func Load(from Source) (*Settings, error) {
 		}
 		s.origins[row.Name] = where
 		problem := row.parse(v.GetString(row.Name))
-		if _, isURL := row.target.(*URL); isURL && from.CheckURL != nil {
-			if err := from.CheckURL(v.GetString(row.Name)); err != nil {
+		if text := v.GetString(row.Name); row.Kind() == "url" && text != row.Default && from.CheckURL != nil {
+			if err := from.CheckURL(text); err != nil {
 				problem = err.Error()
 			}
 		}

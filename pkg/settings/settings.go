@@ -75,6 +75,7 @@ type Settings struct {
 	RedisTLSSkipVerify         bool
 	RedisDialTimeout           time.Duration
 	RedisPoolSize              int
+	RedisPerSecondURL          URL
 	RedisKnownOverKeys         int
 
 	RateLimitHeaders       bool

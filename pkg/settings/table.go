@@ -362,6 +362,11 @@ func redisRows(s *Settings) []Setting {
 			Doc: "The most connections to Redis, for each node of a cluster.",
 		},
 		{
+			Name: "redis_per_second_url", target: &s.RedisPerSecondURL,
+			Doc: "Where the Redis is that keeps the counters of limits whose window is one second, if that is another one. It may be of another shape. " +
+				"User and passwords are those in this URL; the other settings about Redis hold for both.",
+		},
+		{
 			Name: "redis_known_over_keys", target: &s.RedisKnownOverKeys, Default: "65536", Min: "0", Max: "100000000",
 			Doc: "How many counters that are over their limit are remembered, each for its retry-after and a second at most, and refused without asking Redis. " +
 				"Hits that another replica gives back are noticed that much later. Domains with counting reference are always asked. 0 remembers none.",
