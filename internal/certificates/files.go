@@ -89,13 +89,20 @@ func (f *Files) parse(t texts) (*Loaded, error) {
 }
 
 // whole finds that a file breaks off within a certificate, since it is being
-// written: the certificates before that would pass for all that there are.
+// written: those that are whole would pass for all that there are. Comments may
+// stand before, between and behind certificates.
 func whole(text []byte) error {
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(text) {
-		text = rest
+	begun, rest := bytes.Count(text, []byte("-----BEGIN ")), text
+	for {
+		block, after := pem.Decode(rest)
+		if block == nil {
+			break
+		}
+		begun, rest = begun-1, after
 	}
-	if bytes.Contains(text, []byte("-----BEGIN")) {
-		return errors.New("breaks off: its last block in PEM form has no end")
+	last := rest[bytes.LastIndexByte(rest, '\n')+1:]
+	if begun != 0 || len(last) > 0 && last[0] == '-' {
+		return errors.New("breaks off: a block in PEM form has no end")
 	}
 	return nil
 }

@@ -40,9 +40,10 @@ func NewSource(files Files, log *slog.Logger) *Source { return &Source{files: fi
 // replaced one after the other, and not always at once. The error is that of
 // files which have never been good.
 func (s *Source) Current() (*Loaded, error) {
-	loaded, isNew, err := s.load()
+	loaded, err := s.load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	isNew := err == nil && (s.good == nil || !s.good.texts.equal(&loaded.texts))
 	switch {
 	case err != nil && s.good == nil:
 		s.loads.Attempts, s.loads.Failures = s.loads.Attempts+1, s.loads.Failures+1
@@ -65,19 +66,18 @@ func (s *Source) Current() (*Loaded, error) {
 }
 
 // load reads the files. What is as before is not parsed again.
-func (s *Source) load() (loaded *Loaded, isNew bool, err error) {
+func (s *Source) load() (*Loaded, error) {
 	texts, err := s.files.read()
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	s.mu.Lock()
 	good := s.good
 	s.mu.Unlock()
 	if good != nil && good.texts.equal(&texts) {
-		return good, false, nil
+		return good, nil
 	}
-	loaded, err = s.files.parse(texts)
-	return loaded, true, err
+	return s.files.parse(texts)
 }
 
 func (f *Files) paths() []string {

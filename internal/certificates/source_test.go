@@ -12,7 +12,7 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
-func contents(t *testing.T, path string) string {
+func contents(t testing.TB, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -83,6 +83,40 @@ func TestLastGoodFilesStay(t *testing.T) {
 	if got, want := source.Loads(), (Loads{Attempts: 10, Failures: 7, Files: 3}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+}
+
+// Wherever a file of two authorities breaks off, it is not taken for one of one
+// authority, unless all of the first and nothing of the second is there.
+func TestFilesThatBreakOff(t *testing.T) {
+	first := contents(t, redistest.NewCertificates(t, t.TempDir()).CA)
+	second := contents(t, redistest.NewCertificates(t, t.TempDir()).CA)
+	for _, between := range []string{"", "\n\n", "# the second authority - of two\n"} {
+		text := first + between + second
+		for n := range len(text) {
+			inSecond := n > len(first+between) && n < len(text)-1
+			inFirst := n < len(first)-1
+			_, err := (&Files{CA: "ca"}).parse(texts{ca: []byte(text[:n])})
+			if (err != nil) != (inFirst || inSecond) {
+				t.Fatalf("%d of %d bytes, the first of %d: %v", n, len(text), len(first), err)
+			}
+		}
+	}
+}
+
+// FuzzFiles: whatever files hold, they are an error, or what they should be.
+func FuzzFiles(f *testing.F) {
+	c := redistest.NewCertificates(f, f.TempDir())
+	cert, key, ca := contents(f, c.ServerCert), contents(f, c.ServerKey), contents(f, c.CA)
+	f.Add(cert, key, ca)
+	f.Add(cert+ca, key, ca+cert)
+	f.Add(key, cert, "-----BEGIN X-----\n-----END X-----\n")
+	f.Add("", "-", "-----BEGIN")
+	f.Fuzz(func(t *testing.T, cert, key, ca string) {
+		loaded, err := (&Files{CA: "ca", Cert: "cert", Key: "key"}).parse(texts{[]byte(ca), []byte(cert), []byte(key)})
+		if err == nil && (loaded.Authorities == nil || len(loaded.Shown) != 1 || len(loaded.Shown[0].Certificate) == 0) {
+			t.Errorf("no error, and %+v", loaded)
+		}
+	})
 }
 
 // What has not changed is not parsed for each connection.

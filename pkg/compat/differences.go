@@ -83,13 +83,13 @@ var answerDifferences = []Difference{
 
 var endpointDifferences = []Difference{
 	{What: "gRPC: `RateLimitService/ShouldRateLimit`, health for `ratelimit` and for no name"},
-	{What: "`/json` takes any method", Fate: Better, How: "POST; others are answered 405"},
+	{What: "`/json` and `/healthcheck` take any method", Fate: Better, How: "POST, and GET or HEAD; others are answered 405"},
 	{What: "`/json`: 400 and `Bad Request` for whatever is wrong", Fate: Better, How: "400 with what is wrong with the request, 503 where Redis does not answer"},
 	{What: "`/healthcheck`: 200 and `OK`, or 500", Fate: Better, How: "503 with the reason in place of 500"},
 	{What: "The debug port: `/` and unknown paths list its pages; `/debug/pprof/`"},
 	{What: "`/rlconfig` on it: in an order that changes", Fate: Better, How: "sorted; `/rules`, `/rules.json`, `/status` and more besides: [operations.md](operations.md#admin-pages)"},
 	{What: "`/stats` on it: command line and memory, no metrics", Fate: Better, How: "the command line without values of flags, of which each could be a secret; metrics are on `/metrics`"},
-	{What: "Ports are shared with another process that listens there", Fate: Better, How: "a port or a unix socket that is taken stops the start, with its name"},
+	{What: "Ports are shared with another process that listens there", Fate: Better, How: "a port or a unix socket that is taken stops the start, with its name; the debug port too, without which the program goes on there"},
 }
 
 var metricDifferences = []Difference{
