@@ -72,7 +72,9 @@ func (r *Row) parse(text string) (problem string) {
 	case *bool:
 		*to, err = strconv.ParseBool(text)
 	case *int:
-		*to, err = strconv.Atoi(text)
+		var n int64
+		n, err = strconv.ParseInt(text, 0, strconv.IntSize) // 0x10 and 010 too, as there
+		*to = int(n)
 	case *float64:
 		if *to, err = strconv.ParseFloat(text, 64); err == nil && (math.IsNaN(*to) || math.IsInf(*to, 0)) {
 			err = strconv.ErrRange

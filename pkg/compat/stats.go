@@ -67,7 +67,7 @@ func (s *Stats) rows() []Row {
 
 // check finds metrics that would go nowhere, or to two places.
 func (s *Stats) check(f *faults) {
-	if s.Statsd && (s.DogStatsd || s.Prometheus) || s.DogStatsd && s.Prometheus {
+	if !s.Disabled && (s.Statsd && (s.DogStatsd || s.Prometheus) || s.DogStatsd && s.Prometheus) {
 		f.add("USE_STATSD, USE_DOG_STATSD, USE_PROMETHEUS", "are more than one way for metrics; set one of them to true and USE_STATSD, which is true by itself, to false where it is another")
 	}
 	if s.Protocol != "tcp" && s.Protocol != "udp" {
