@@ -19,7 +19,7 @@ func (o Options) replicaAuth() []string {
 
 // SetLogin has the server know this user and password in place of those that it
 // has, and ends the connections of all its clients. No user is the default one,
-// whose password is that of requirepass.
+// whose password is that of requirepass, and who stays beside any other.
 func (s *Server) SetLogin(t testing.TB, user, password string) {
 	t.Helper()
 	old := s.options

@@ -162,9 +162,16 @@ func passwordsChange(t *testing.T, d deployment) {
 	var surely int64 // so many were allowed before those that must be counted
 	for i, user := range []string{"", "limiter", "limiter", "other"} {
 		password, sentinel := fmt.Sprint("second:", i), fmt.Sprint("watch-", i)
+		late := i == 2 // the files follow when connections have been refused
+		if late {
+			d.setLogin(user, password, sentinel)
+			await(t, "connections are refused", func() bool { return r.Ready() != nil })
+		}
 		put(t, files.Redis, user+":"+password+"\n")
 		put(t, files.Sentinel, "default:"+sentinel)
-		d.setLogin(user, password, sentinel)
+		if !late {
+			d.setLogin(user, password, sentinel)
+		}
 		goesOn(fmt.Sprintf("user %q", user))
 		if d.failover != nil && i%2 == 0 {
 			d.failover()
