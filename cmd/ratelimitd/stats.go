@@ -52,8 +52,8 @@ func (s *stats) tell(to func(statsd.Metric)) {
 
 // translations are the names of others.
 var translations = []statsd.Translation{
-	{Family: "ratelimitd_config_loads_total", Label: "result", Value: "loaded", Name: "ratelimit.service.config_load_success"},
-	{Family: "ratelimitd_config_loads_total", Label: "result", Value: "refused", Name: "ratelimit.service.config_load_error"},
+	{Family: "ratelimitd_config_loads_total", Labels: map[string]string{"result": "loaded"}, Name: "ratelimit.service.config_load_success"},
+	{Family: "ratelimitd_config_loads_total", Labels: map[string]string{"result": "refused"}, Name: "ratelimit.service.config_load_error"},
 }
 
 // maxNamesOnPage is how many names there may be with values of requests in them

@@ -78,14 +78,18 @@ func (e *Exhibit) Collect(out chan<- prometheus.Metric) {
 	known := e.known
 	e.known = make(map[string]shown, len(known))
 	all := make(map[string]*series)
-	add := func(name string, kind prometheus.ValueType, as mapper.MetricType, value float64) {
-		s, found := known[name]
+	add := func(m Metric, kind prometheus.ValueType, as mapper.MetricType) {
+		s, found := known[m.Name]
 		if !found {
-			s = show(e.mapper, name, as)
+			s = show(e.mapper, m.Name, as)
 			s.mapping = nil
 		}
 		if len(e.known) < mostKnown {
-			e.known[name] = s
+			e.known[m.Name] = s
+		}
+		value := m.Value
+		if len(m.Tags) > 0 {
+			s.labels = merged(s.labels, m.Tags)
 		}
 		id := s.id()
 		switch {
@@ -97,15 +101,15 @@ func (e *Exhibit) Collect(out chan<- prometheus.Metric) {
 		}
 	}
 	e.tally.each(true, func(c counter) {
-		add(c.name, prometheus.CounterValue, mapper.MetricTypeCounter, float64(c.total))
+		add(Metric{Name: c.name, Value: float64(c.total)}, prometheus.CounterValue, mapper.MetricTypeCounter)
 		*c.sent = c.total
 	})
 	for _, source := range e.sources {
 		source(func(m Metric) {
 			if m.Gauge {
-				add(m.Name, prometheus.GaugeValue, mapper.MetricTypeGauge, m.Value)
+				add(m, prometheus.GaugeValue, mapper.MetricTypeGauge)
 			} else {
-				add(m.Name, prometheus.CounterValue, mapper.MetricTypeCounter, m.Value)
+				add(m, prometheus.CounterValue, mapper.MetricTypeCounter)
 			}
 		})
 	}

@@ -93,6 +93,8 @@ func TestScrape(t *testing.T) {
 	sources := []Source{func(tell func(Metric)) {
 		tell(Metric{Name: "ratelimit.service.config_load_success", Value: 2})
 		tell(Metric{Name: "ratelimit.redis_pool.cx_active", Value: 7, Gauge: true})
+		tell(Metric{Name: "ratelimit.memcache.multiget", Value: 8, Tags: map[string]string{"code": "success"}})
+		tell(Metric{Name: "ratelimit.memcache.multiget", Value: 9, Tags: map[string]string{"code": "error"}})
 	}}
 	for name, o := range map[string]ExhibitOptions{
 		"built_in":     {Sources: sources},

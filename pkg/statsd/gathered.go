@@ -5,12 +5,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// Translation gives a metric of Prometheus another name. Those with the label
-// Label=Value, or all if Label is empty, are added up.
+// Translation gives a metric of Prometheus another name, and tags. Those with all
+// of the labels are added up.
 type Translation struct {
-	Family       string
-	Label, Value string
-	Name         string
+	Family string
+	Labels map[string]string
+	Name   string
+	Tags   map[string]string
 }
 
 // Gathered is a [Source] of counters and gauges that a registry has. What cannot
@@ -30,7 +31,7 @@ func Gathered(from prometheus.Gatherer, all []Translation) Source {
 
 // of translates a family, if it is the one.
 func (t *Translation) of(family *dto.MetricFamily) (Metric, bool) {
-	m := Metric{Name: t.Name, Gauge: family.GetType() == dto.MetricType_GAUGE}
+	m := Metric{Name: t.Name, Tags: t.Tags, Gauge: family.GetType() == dto.MetricType_GAUGE}
 	found := false
 	for _, one := range family.GetMetric() {
 		if family.GetName() == t.Family && t.matches(one) {
@@ -42,13 +43,11 @@ func (t *Translation) of(family *dto.MetricFamily) (Metric, bool) {
 }
 
 func (t *Translation) matches(m *dto.Metric) bool {
-	if t.Label == "" {
-		return true
-	}
+	met := 0
 	for _, pair := range m.GetLabel() {
-		if pair.GetName() == t.Label {
-			return pair.GetValue() == t.Value
+		if value, wanted := t.Labels[pair.GetName()]; wanted && value == pair.GetValue() {
+			met++
 		}
 	}
-	return false
+	return met == len(t.Labels)
 }

@@ -53,6 +53,16 @@ func dogTags(tags map[string]string) string {
 	return "|#" + strings.Join(all, ",")
 }
 
+// merged are all tags; of one name those of the metric's own.
+func merged(tags, own map[string]string) map[string]string {
+	all := maps.Clone(tags)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	maps.Copy(all, own)
+	return all
+}
+
 // namesOf returns the names of tags, in order, but for those of which a half is
 // empty: they are left out.
 func namesOf(tags map[string]string) []string {
@@ -95,7 +105,7 @@ type writer struct {
 }
 
 func (s *Sender) writer() *writer {
-	w := &writer{conn: s.conn, tagging: tagging{suffix: s.suffix, tags: s.tags, own: s.options.Tags}, most: segment, mogrifiers: s.options.Mogrifiers}
+	w := &writer{conn: s.conn, tagging: s.usual, most: segment, mogrifiers: s.options.Mogrifiers}
 	if s.options.Network == UDP {
 		w.most = datagram
 	}
@@ -107,12 +117,7 @@ func (w *writer) room(name string) []byte {
 	if len(w.mogrifiers) > 0 {
 		var tags map[string]string
 		name, tags = mogrify(w.mogrifiers, name)
-		all := maps.Clone(w.own)
-		if all == nil {
-			all = make(map[string]string)
-		}
-		maps.Copy(all, tags)
-		w.tags = dogTags(all)
+		w.tags = dogTags(merged(w.own, tags))
 	}
 	return append(append(w.next[:0], name...), w.suffix...)
 }

@@ -37,6 +37,9 @@ type Metric struct {
 	Value float64
 	Gauge bool // else it is a counter, and Value all that it counted
 
+	// Tags are its own, besides those of all metrics.
+	Tags map[string]string
+
 	// Bare is without the tags of all metrics where they would be part of its
 	// name, or of its line.
 	Bare bool
@@ -70,8 +73,7 @@ type SenderOptions struct {
 type Sender struct {
 	tally   *Tally
 	options SenderOptions
-	suffix  string             // after a name: tags
-	tags    string             // at the end of a line: tags of dogstatsd
+	usual   tagging
 	told    map[string]float64 // counters of sources
 	conn    net.Conn           // nil: there is none
 	failing bool
@@ -82,12 +84,16 @@ func NewSender(t *Tally, o SenderOptions) *Sender {
 	o.Interval = cmp.Or(max(o.Interval, 0), DefaultInterval)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	s := &Sender{tally: t, options: o, told: make(map[string]float64)}
-	if o.Dog {
-		s.tags = dogTags(o.Tags)
-	} else {
-		s.suffix = nameTags(o.Tags)
-	}
+	s.usual = s.tagging(o.Tags)
 	return s
+}
+
+// tagging says tags as the options have it.
+func (s *Sender) tagging(tags map[string]string) tagging {
+	if s.options.Dog {
+		return tagging{tags: dogTags(tags), own: tags}
+	}
+	return tagging{suffix: nameTags(tags), own: tags}
 }
 
 // Run sends until ctx is done, and then once more.
@@ -148,21 +154,25 @@ func (s *Sender) try(ctx context.Context) error {
 
 // metric writes what a source tells.
 func (s *Sender) metric(w *writer, m Metric) {
-	if m.Bare {
-		tagged := w.tagging
+	usual := w.tagging
+	defer func() { w.tagging = usual }()
+	switch {
+	case m.Bare:
 		w.tagging = tagging{}
-		defer func() { w.tagging = tagged }()
+	case len(m.Tags) > 0:
+		w.tagging = s.tagging(merged(s.options.Tags, m.Tags))
 	}
 	if m.Gauge {
 		w.line(appendGauge(w.room(m.Name), m.Value), nil)
 		return
 	}
-	before := s.told[m.Name]
+	id := m.Name + nameTags(m.Tags)
+	before := s.told[id]
 	if m.Value < before { // it began anew
 		before = 0
 	}
 	if delta := m.Value - before; delta >= 1 {
-		w.line(appendCount(w.room(m.Name), uint64(delta)), func() { s.told[m.Name] = before + float64(uint64(delta)) })
+		w.line(appendCount(w.room(m.Name), uint64(delta)), func() { s.told[id] = before + float64(uint64(delta)) })
 	}
 }
 

@@ -133,8 +133,9 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// What has no tags has none in either form, and the next line has them again.
-func TestBareMetrics(t *testing.T) {
+// What has no tags has none in either form, what has some of its own has them
+// besides, and the next line has those of all again.
+func TestTagsOfOne(t *testing.T) {
 	m, err := NewMogrifier("^loads$", "l", map[string]string{"kind": "x"})
 	if err != nil {
 		t.Fatal(err)
@@ -145,18 +146,22 @@ func TestBareMetrics(t *testing.T) {
 		o.Network, o.Tags = UDP, map[string]string{"host": "h"}
 		o.Sources = []Source{func(tell func(Metric)) {
 			tell(Metric{Name: "reserved_tag", Value: 1, Bare: true})
+			tell(Metric{Name: "own", Value: 2, Tags: map[string]string{"code": "ok"}})
+			tell(Metric{Name: "own", Value: 3, Tags: map[string]string{"code": "error"}})
 			tell(Metric{Name: "reserved", Value: 1, Gauge: true})
 		}}
 		run(t, NewTally(Options{}), o)
 		if got := next("reserved_tag"); got != "reserved_tag:1|c" {
 			t.Error(got)
 		}
-		want := "reserved.__host=h:1|g"
+		want := []string{"own.__code=ok.__host=h:2|c", "own.__code=error.__host=h:3|c", "reserved.__host=h:1|g"}
 		if o.Dog {
-			want = "reserved:1|g|#host:h"
+			want = []string{"own:2|c|#code:ok,host:h", "own:3|c|#code:error,host:h", "reserved:1|g|#host:h"}
 		}
-		if got := next("reserved"); got != want {
-			t.Errorf("%s, want %s", got, want)
+		for _, want := range want {
+			if got := next(want[:3]); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
 		}
 	}
 }
