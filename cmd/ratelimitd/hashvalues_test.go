@@ -13,6 +13,7 @@ import (
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/encoding/prototext"
 
+	"github.com/ratelimitd/ratelimitd/internal/otlptest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
@@ -62,14 +63,16 @@ func TestHashedValuesAreNowhere(t *testing.T) {
 		t.Run(fmt.Sprint("hashed ", hashed), func(t *testing.T) {
 			redis := redistest.Start(t, redistest.Options{})
 			sent := monitor(t, redis)
-			p := start(t, withPolicies(dir), withRedis(redis.URL(), settings.ReadyWithStore), func(s *settings.Settings) {
+			collector := otlptest.Start(t)
+			p := start(t, withPolicies(dir), withRedis(redis.URL(), settings.ReadyWithStore), withTracing(t, collector, 1), func(s *settings.Settings) {
 				s.HashValues, s.HashValuesKey = hashed, key
 				s.LogLevel, s.DynamicMetadata, s.Body, s.RateLimitLegacyHeaders = "debug", true, true, true
 			})
 			answers := askSecrets(t, p)
 			redis.Kill() // what is logged then
 			askSecrets(t, p)
-			places := map[string]string{"Redis": sent(), "the answers": answers, "the log": p.log.String()}
+			collector.Wait(t, 3*len(secretRequests())) // each twice, and some ask Redis
+			places := map[string]string{"Redis": sent(), "the answers": answers, "the log": p.log.String(), "spans": collector.Text()}
 			for _, path := range []string{"/rules", "/rules.json", "/status", "/settings", "/metrics", "/debug/pprof/goroutine?debug=2"} {
 				_, places[path] = page(t, "GET", p.Admin.String()+path, "")
 			}

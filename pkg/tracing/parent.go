@@ -76,22 +76,23 @@ func parse(s string) (c trace.SpanContextConfig, ok bool) {
 
 // unhex decodes the beginning of a text in lower case.
 func unhex(to []byte, s string) bool {
+	s = s[:2*len(to)]
 	var wrong byte
 	for i := range to {
-		high, low := nibble(s[2*i]), nibble(s[2*i+1])
+		high, low := nibbles[s[2*i]], nibbles[s[2*i+1]]
 		to[i] = high<<4 | low&0xf
 		wrong |= high | low
 	}
 	return wrong&0xf0 == 0
 }
 
-// nibble returns the value of a digit, more than 15 if it is none.
-func nibble(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
+// nibbles are the values of digits, and 255 for what is none.
+var nibbles = func() (all [256]byte) {
+	for c := range all {
+		all[c] = 0xff
 	}
-	return 0xff
-}
+	for value, c := range "0123456789abcdef" {
+		all[c] = byte(value)
+	}
+	return all
+}()

@@ -105,3 +105,16 @@ func FuzzParent(f *testing.F) {
 		}
 	})
 }
+
+func BenchmarkParentOf(b *testing.B) {
+	for name, parent := range map[string]string{"none": "", "unsampled": unsampledParent, "sampled": sampledParent} {
+		header := headers(parent, "")
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				p := ParentOf(header)
+				_ = p.Known()
+			}
+		})
+	}
+}
