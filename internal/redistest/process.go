@@ -19,7 +19,7 @@ import (
 // an idle one a few milliseconds.
 const patience = 20 * time.Second
 
-// process is one redis-server, which can be ended and started again with the
+// process is one server, which can be ended and started again with the
 // same configuration. Its methods are for one goroutine at a time.
 type process struct {
 	binary string
@@ -31,12 +31,13 @@ type process struct {
 	output *lockedBuffer
 }
 
-// binary returns the path of redis-server, or fails the test.
-func binary(t testing.TB) string {
+// binary returns the path of a program, redis-server or memcached, or fails the
+// test.
+func binary(t testing.TB, name string) string {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
+	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Fatal("redis-server is not installed: apt-get install redis-server")
+		t.Fatalf("%[1]s is not installed: apt-get install %[1]s", name)
 	}
 	return path
 }

@@ -57,7 +57,7 @@ func StartSentinel(t testing.TB, options Options) *Sentinel {
 func startWatcher(t testing.TB, masterPort int, options Options) *Server {
 	t.Helper()
 	dir := tempDir(t)
-	w := &Server{process: &process{binary: binary(t)}, options: Options{Password: options.SentinelPassword}, sentinel: true}
+	w := &Server{process: &process{binary: binary(t, "redis-server")}, options: Options{Password: options.SentinelPassword}, sentinel: true}
 	t.Cleanup(w.process.kill)
 	const tries = 10
 	for try := range tries {

@@ -73,7 +73,7 @@ func Start(t testing.TB, options Options) *Server {
 // the configuration, given a second free port.
 func start(t testing.TB, dir string, options Options, configure func(extraPort int) []string) *Server {
 	t.Helper()
-	s := &Server{options: options, process: &process{binary: binary(t)}}
+	s := &Server{options: options, process: &process{binary: binary(t, "redis-server")}}
 	if options.TLS {
 		if s.Certificates = options.Certificates; s.Certificates == nil {
 			s.Certificates = NewCertificates(t, dir)
