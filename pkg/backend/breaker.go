@@ -66,8 +66,8 @@ func newBreaker(address string, budget time.Duration, turns transitions, log *sl
 		ReadyToTrip:  readyToTrip,
 		IsExcluded:   func(err error) bool { return err == errNoVerdict }, //nolint:errorlint // it is never wrapped
 		OnStateChange: func(_ string, from, to gobreaker.State) {
-			turns[to].Inc()
-			b.turn(from, to, log)
+			turns.to[to].Inc()
+			b.turn(turns.store, from, to, log)
 		},
 	})
 	return b
@@ -80,14 +80,14 @@ func readyToTrip(c gobreaker.Counts) bool {
 
 // turn takes note of a new state. The log has the beginning and the end, not
 // each probe.
-func (b *breaker) turn(from, to gobreaker.State, log *slog.Logger) {
+func (b *breaker) turn(store string, from, to gobreaker.State, log *slog.Logger) {
 	switch {
 	case to == gobreaker.StateClosed:
 		b.shut.Store(nil)
-		log.Info("redis answers again: the circuit breaker is closed")
+		log.Info(store + " answers again: the circuit breaker is closed")
 	case from == gobreaker.StateClosed:
 		reason := *b.last.Load()
-		log.Warn("redis fails: the circuit breaker is open", "reason", reason)
+		log.Warn(store+" fails: the circuit breaker is open", "reason", reason)
 		fallthrough
 	case to == gobreaker.StateOpen:
 		err := fmt.Errorf("%w: the circuit breaker is open after: %v", ErrUnavailable, *b.last.Load()) //nolint:errorlint // it is of another kind

@@ -50,7 +50,7 @@ func TestBreaker(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBreaker("h:1", 15*ms, newTransitions(nil), slog.New(slog.DiscardHandler))
+				b := newBreaker("h:1", 15*ms, newTransitions(nil, "redis"), slog.New(slog.DiscardHandler))
 				for i, c := range row {
 					if c.times == 0 {
 						time.Sleep(c.took)
@@ -74,7 +74,7 @@ func TestBreaker(t *testing.T) {
 func TestBreakerKnowsWhatIsUsual(t *testing.T) {
 	for usual, want := range map[time.Duration]gobreaker.State{time.Millisecond: gobreaker.StateOpen, 12 * time.Millisecond: gobreaker.StateClosed} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBreaker("", 100*time.Millisecond, newTransitions(nil), slog.New(slog.DiscardHandler))
+			b := newBreaker("", 100*time.Millisecond, newTransitions(nil, "redis"), slog.New(slog.DiscardHandler))
 			for range 100 {
 				_ = b.do(func() error { time.Sleep(usual); return nil })
 			}
@@ -94,7 +94,7 @@ func TestBreakerKnowsWhatIsUsual(t *testing.T) {
 func TestBreakerRefusesAndProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log syncBuffer
-		b := newBreaker("10.0.0.7:6379", time.Second, newTransitions(nil), slog.New(slog.NewTextHandler(&log, nil)))
+		b := newBreaker("10.0.0.7:6379", time.Second, newTransitions(nil, "redis"), slog.New(slog.NewTextHandler(&log, nil)))
 		if b.refusal() != nil || b.isShut() {
 			t.Error("a new breaker refuses")
 		}
@@ -144,7 +144,7 @@ func TestBreakerRefusesAndProbes(t *testing.T) {
 // as shut for ever.
 func TestBreakerIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBreaker("", time.Second, newTransitions(nil), slog.New(slog.DiscardHandler))
+		b := newBreaker("", time.Second, newTransitions(nil, "redis"), slog.New(slog.DiscardHandler))
 		for range tripAfter {
 			_ = b.do(func() error { return errors.New("gone") })
 		}

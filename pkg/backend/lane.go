@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -36,6 +37,9 @@ type lane struct {
 	breaker *breaker
 	errands sync.Pool // *errand, for newErrand
 
+	most  int // how many batches may be under way; 0 is maxRunning
+	large int // how many asks a batch gathers; 0 is maxBatch
+
 	budget time.Duration // within which asks are to be decided
 	strain strain
 	total  *atomic.Int64 // the sum of all lanes' strain; nil: nobody wants to know
@@ -51,6 +55,10 @@ type lane struct {
 	quickest time.Duration // of those trips
 	took     time.Duration // how long batches take at present
 }
+
+func (l *lane) mostRunning() int { return cmp.Or(l.most, maxRunning) }
+
+func (l *lane) largestBatch() int { return cmp.Or(l.large, maxBatch) }
 
 // enter reports whether the lane is free. If so the caller runs what it has by
 // itself, and then calls leave with the instant.
@@ -68,7 +76,7 @@ func (l *lane) start() bool {
 	now := time.Now()
 	switch {
 	case l.running == 0:
-	case l.running >= maxRunning || l.way < patience && now.Sub(l.left) < patience:
+	case l.running >= l.mostRunning() || l.way < patience && now.Sub(l.left) < patience:
 		return false
 	}
 	l.running++
@@ -150,7 +158,7 @@ func (l *lane) take(batch []*errand, last time.Time) ([]*errand, time.Time) {
 	}
 	taken, asks := 0, 0
 	for _, e := range l.waiting {
-		if asks > 0 && asks+len(e.asks) > maxBatch {
+		if asks > 0 && asks+len(e.asks) > l.largestBatch() {
 			break
 		}
 		taken++

@@ -59,15 +59,16 @@ func newMemoryMetrics(reg prometheus.Registerer, keys func() int) *memoryMetrics
 	}
 }
 
-// measures are what a store in Redis is measured by, be it one or two.
+// measures are what a store in Redis, be it one or two, or in memcached is measured
+// by.
 type measures struct {
 	duration prometheus.Observer
 	failures failures
 	undos    undos
 }
 
-func newMeasures(reg prometheus.Registerer) measures {
-	return measures{newDuration(reg, "redis"), newFailures(reg, "redis"), newUndos(reg, "slot")}
+func newMeasures(reg prometheus.Registerer, store, deniedBy string) measures {
+	return measures{newDuration(reg, store), newFailures(reg, store), newUndos(reg, deniedBy)}
 }
 
 // redisMetrics are those of one Redis, and the measures of the store that it is,
@@ -84,13 +85,14 @@ type redisMetrics struct {
 type undos struct{ undone, failed prometheus.Counter }
 
 // newUndos returns what counts those of requests that somebody denied: another
-// slot of the Cluster or the other of two Redis, or [Local].
+// slot of the Cluster or the other of two Redis (slot), another counter in
+// memcached (counter), or [Local] (local).
 func newUndos(reg prometheus.Registerer, deniedBy string) undos {
 	counter := func(name, help string) prometheus.Counter {
 		return promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"denied_by": deniedBy}})
 	}
 	return undos{
-		undone: counter("ratelimitd_redis_undone_total", "Charges given back because the same request was denied, by another hash slot of the Cluster, by the other of two Redis, or locally."),
+		undone: counter("ratelimitd_redis_undone_total", "Charges given back because the same request was denied, by another hash slot of the Cluster, by the other of two Redis, by another counter in memcached, or locally."),
 		failed: counter("ratelimitd_redis_undo_failed_total", "Charges of requests that were denied which could not be given back, or not surely."),
 	}
 }
@@ -106,26 +108,29 @@ func (u *undos) count(back []algorithm.Decision) {
 	}
 }
 
-// transitions count the new states of circuit breakers.
-type transitions map[gobreaker.State]prometheus.Counter
+// transitions count the new states of the circuit breakers of a store.
+type transitions struct {
+	store string // redis or memcached
+	to    map[gobreaker.State]prometheus.Counter
+}
 
-func newTransitions(reg prometheus.Registerer) transitions {
+func newTransitions(reg prometheus.Registerer, store string) transitions {
 	vec := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "ratelimitd_redis_breaker_transitions_total",
-		Help: "Times that the circuit breaker of a Redis server went over to a state.",
+		Name: "ratelimitd_" + store + "_breaker_transitions_total",
+		Help: "Times that the circuit breaker of a server went over to a state.",
 	}, []string{"to"})
-	return transitions{
+	return transitions{store, map[gobreaker.State]prometheus.Counter{
 		gobreaker.StateClosed:   vec.WithLabelValues("closed"),
 		gobreaker.StateHalfOpen: vec.WithLabelValues("half_open"),
 		gobreaker.StateOpen:     vec.WithLabelValues("open"),
-	}
+	}}
 }
 
-// showBreakers shows how many breakers are shut.
-func showBreakers(reg prometheus.Registerer, shut func() int) {
+// showBreakers shows how many breakers of a store are shut.
+func showBreakers(reg prometheus.Registerer, store string, shut func() int) {
 	promauto.With(reg).NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "ratelimitd_redis_breakers_open",
-		Help: "Redis servers that are left alone, but for a few probes, since calls to them failed.",
+		Name: "ratelimitd_" + store + "_breakers_open",
+		Help: "Servers that are left alone, but for a few probes, since calls to them failed.",
 	}, func() float64 { return float64(shut()) })
 }
 
@@ -142,6 +147,6 @@ func newRedisMetrics(reg prometheus.Registerer, m measures) *redisMetrics {
 		calls:       counter("ratelimitd_redis_calls_total", "Script calls sent to Redis."),
 		asks:        counter("ratelimitd_redis_asks_total", "Keys asked for in those calls: the more for each call, the more was merged."),
 		scriptLoads: counter("ratelimitd_redis_script_loads_total", "Calls that carried the script's text because Redis did not hold it."),
-		transitions: newTransitions(reg),
+		transitions: newTransitions(reg, "redis"),
 	}
 }

@@ -40,7 +40,7 @@ func NewPerSecond(perSecond, other RedisOptions) (*PerSecond, error) {
 		_ = fast.Close() // it has not connected
 		return nil, err
 	}
-	m := newMeasures(reg)
+	m := newMeasures(reg, "redis", "slot")
 	return &PerSecond{perSecond: newRedis(fast, perSecond, m), other: newRedis(slow, other, m), measures: m, in: isPerSecond}, nil
 }
 

@@ -64,8 +64,7 @@ type Redis struct {
 	lanes   sync.Map     // string, the address of a server, to *lane
 	strain  atomic.Int64 // the sum of theirs
 	log     *slog.Logger
-	undos   chan struct{}
-	undoing sync.WaitGroup
+	undos   *undoing
 	timeout time.Duration
 	budget  time.Duration
 	metrics *redisMetrics
@@ -80,9 +79,6 @@ type Redis struct {
 // never seen.
 const slack = time.Second
 
-// maxUndos bounds how many requests' undos may be under way.
-const maxUndos = 4096
-
 // NewRedis returns a store that connects when there is something to connect to:
 // that Redis is absent is no error. An error means options that cannot work.
 func NewRedis(o RedisOptions) (*Redis, error) {
@@ -91,7 +87,7 @@ func NewRedis(o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRedis(client, o, newMeasures(o.Registerer)), nil
+	return newRedis(client, o, newMeasures(o.Registerer, "redis", "slot")), nil
 }
 
 // connectable returns a client for options that can work.
@@ -116,7 +112,6 @@ func newRedis(client redis.UniversalClient, o RedisOptions, m measures) *Redis {
 		sha:     hex.EncodeToString(sum[:]),
 		calls:   sync.Pool{New: func() any { return new(scriptCall) }},
 		log:     o.Log.With("redis", o.Server.String()),
-		undos:   make(chan struct{}, maxUndos),
 		timeout: o.ReadTimeout,
 		budget:  o.Budget,
 		metrics: newRedisMetrics(o.Registerer, m),
@@ -129,8 +124,9 @@ func newRedis(client redis.UniversalClient, o RedisOptions, m measures) *Redis {
 		client.AddHook(counted)
 	}
 	r.failing = newSparingLog(r.log, time.Second)
+	r.undos = newUndoing(o.ReadTimeout, m.undos, r.failing)
 	r.inspector = newInspector(o.Registerer, r.log)
-	showBreakers(o.Registerer, r.breakersShut)
+	showBreakers(o.Registerer, "redis", r.breakersShut)
 	r.health = watch(r.connect, r.metrics.up, r.log)
 	return r
 }
@@ -157,7 +153,7 @@ func (o RedisOptions) withDefaults() RedisOptions {
 // Close ends the store's goroutines and connections.
 func (r *Redis) Close() error {
 	r.health.close()
-	r.undoing.Wait()
+	r.undos.close()
 	return r.client.Close()
 }
 
@@ -184,7 +180,7 @@ func (m *measures) report(where places, asks []algorithm.Ask, out []algorithm.De
 		for i := from; i < to; i++ {
 			if err := out[i].Err; err != nil && !errors.Is(err, context.Canceled) {
 				m.failures.add(err, 1)
-				where.placeOf(&asks[i]).redis.failing.Warn("the store did not decide a request", "reason", err)
+				where.placeOf(&asks[i]).in.trouble().Warn("the store did not decide a request", "reason", err)
 				break
 			}
 		}

@@ -52,7 +52,7 @@ func newClient(o RedisOptions) (redis.UniversalClient, error) {
 		ConnMaxIdleTime:       5 * time.Minute,
 	}
 	if o.Server.TLS {
-		secure, err := newSecureDialer(&o)
+		secure, err := newSecureDialer(o.TLS, o.DialTimeout, o.Log)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"time"
 
@@ -37,9 +38,9 @@ type secureDialer struct {
 }
 
 // newSecureDialer fails for files which are bad at the start.
-func newSecureDialer(o *RedisOptions) (*secureDialer, error) {
-	d := &secureDialer{tls: o.TLS, source: certificates.NewSource(o.TLS.Files, o.Log)}
-	d.plain.Timeout = o.DialTimeout
+func newSecureDialer(o RedisTLS, timeout time.Duration, log *slog.Logger) (*secureDialer, error) {
+	d := &secureDialer{tls: o, source: certificates.NewSource(o.Files, log)}
+	d.plain.Timeout = timeout
 	d.plain.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
 	_, err := d.source.Current()
 	return d, err

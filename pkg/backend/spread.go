@@ -2,15 +2,36 @@ package backend
 
 import (
 	"context"
+	"sync"
+	"time"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
-// place is where a key lies: in which Redis and, if that is a Cluster, in which
-// hash slot of it. What lies in one place can be charged in one call.
+// place is where a key lies: in which keeper and, if that has several parts, in
+// which of them: a Cluster has hash slots, memcached has servers. What lies in one
+// place is asked for together.
 type place struct {
-	redis *Redis
-	slot  uint16
+	in   keeper
+	slot uint16
+}
+
+// keeper keeps counters in places.
+type keeper interface {
+	// laneOf is the lane to the server that holds a key.
+	laneOf(ctx context.Context, key []byte) *lane
+
+	// decideTogether decides asks whose keys lie in one place.
+	decideTogether(ctx context.Context, l *lane, asks []algorithm.Ask, out []algorithm.Decision)
+
+	// inParts reports whether a request may be charged in part in one place too.
+	inParts() bool
+
+	// giveBack gives charges back, once, also when the context has ended.
+	giveBack(ctx context.Context, undo []algorithm.Ask) <-chan []algorithm.Decision
+
+	// trouble takes a line for what was not decided.
+	trouble() *sparingLog
 }
 
 // places knows where the keys of a store lie.
@@ -21,25 +42,39 @@ type places interface {
 // placeOf implements places.
 func (r *Redis) placeOf(ask *algorithm.Ask) place {
 	if r.cluster == nil {
-		return place{redis: r}
+		return place{in: r}
 	}
 	return place{r, slotOf(ask.Key)}
 }
+
+// inParts implements keeper: what one script call charges is charged at once.
+func (r *Redis) inParts() bool { return false }
+
+// giveBack implements keeper.
+func (r *Redis) giveBack(ctx context.Context, undo []algorithm.Ask) <-chan []algorithm.Decision {
+	return r.undos.start(ctx, r, undo)
+}
+
+// trouble implements keeper.
+func (r *Redis) trouble() *sparingLog { return r.failing }
 
 // decideByPlace decides asks in one call for each place of their keys, all at the
 // same time.
 func decideByPlace(ctx context.Context, where places, asks []algorithm.Ask, out []algorithm.Decision) {
 	if here, one := onePlace(where, asks); one {
-		here.redis.decideTogether(ctx, here.redis.laneOf(ctx, asks[0].Key), asks, out)
+		here.in.decideTogether(ctx, here.in.laneOf(ctx, asks[0].Key), asks, out)
 		return
 	}
 	s := split{where: where, ctx: ctx}
-	var spread [][2]int // requests whose keys lie in several places
+	var spread [][2]int // requests that may be charged in part
 	for from, to := range groups(asks) {
-		if _, one := onePlace(where, asks[from:to]); one {
+		here, one := onePlace(where, asks[from:to])
+		if one {
 			s.add(asks, from, to)
 		} else {
 			s.spread(asks, from, to)
+		}
+		if !one || here.in.inParts() && to-from > 1 {
 			spread = append(spread, [2]int{from, to})
 		}
 	}
@@ -81,7 +116,7 @@ func (s *split) addOne(ask *algorithm.Ask, at int, group int32) {
 	there := s.where.placeOf(ask)
 	e := s.byPlace[there]
 	if e == nil {
-		e = s.errandTo(there.redis.laneOf(s.ctx, ask.Key))
+		e = s.errandTo(there.in.laneOf(s.ctx, ask.Key))
 		if s.byPlace == nil {
 			s.byPlace = make(map[place]*errand)
 		}
@@ -187,12 +222,12 @@ func passes(asks []algorithm.Ask, out []algorithm.Decision) bool {
 	return quotas == 0 || fitting > 0
 }
 
-// undo is what one Redis is to give back.
+// undo is what one keeper is to give back.
 type undo struct {
-	redis *Redis
-	asks  []algorithm.Ask
-	at    []int // where each of asks comes from
-	done  <-chan []algorithm.Decision
+	in   keeper
+	asks []algorithm.Ask
+	at   []int // where each of asks comes from
+	done <-chan []algorithm.Decision
 }
 
 // settle gives back what was charged for requests that do not pass, and shows
@@ -207,13 +242,13 @@ func settle(ctx context.Context, where places, asks []algorithm.Ask, out []algor
 		for i := from; i < to; i++ {
 			if charged(&asks[i], &out[i]) {
 				var u *undo
-				undos, u = undoIn(undos, where.placeOf(&asks[i]).redis)
+				undos, u = undoIn(undos, where.placeOf(&asks[i]).in)
 				u.asks, u.at = append(u.asks, uncharge(&asks[i], &out[i])), append(u.at, i)
 			}
 		}
 	}
 	for _, u := range undos {
-		u.done = u.redis.undo(ctx, u.asks)
+		u.done = u.in.giveBack(ctx, u.asks)
 	}
 	for _, u := range undos {
 		select {
@@ -225,14 +260,14 @@ func settle(ctx context.Context, where places, asks []algorithm.Ask, out []algor
 	}
 }
 
-// undoIn returns what a Redis is to give back, and adds it where it is the first.
-func undoIn(undos []*undo, r *Redis) ([]*undo, *undo) {
+// undoIn returns what a keeper is to give back, and adds it where it is the first.
+func undoIn(undos []*undo, in keeper) ([]*undo, *undo) {
 	for _, u := range undos {
-		if u.redis == r {
+		if u.in == in {
 			return undos, u
 		}
 	}
-	u := &undo{redis: r}
+	u := &undo{in: in}
 	return append(undos, u), u
 }
 
@@ -254,40 +289,59 @@ func uncharge(a *algorithm.Ask, d *algorithm.Decision) algorithm.Ask {
 	return algorithm.Ask{Key: a.Key, Limit: a.Limit, Hits: a.Hits, Mode: algorithm.GiveBack}
 }
 
-// undo gives charges back, once, also when the context has ended, and counts
-// what became of each. Only so many of those may be under way.
-func (r *Redis) undo(ctx context.Context, undo []algorithm.Ask) <-chan []algorithm.Decision {
+// maxUndos bounds how many requests' undos may be under way.
+const maxUndos = 4096
+
+// undoing gives charges back in the background, only so many requests' at once.
+type undoing struct {
+	room    chan struct{}
+	going   sync.WaitGroup
+	timeout time.Duration // of each
+	counts  undos
+	failing *sparingLog
+}
+
+func newUndoing(timeout time.Duration, counts undos, failing *sparingLog) *undoing {
+	return &undoing{room: make(chan struct{}, maxUndos), timeout: timeout, counts: counts, failing: failing}
+}
+
+// close waits for what is on its way.
+func (u *undoing) close() { u.going.Wait() }
+
+// start gives charges back, once, also when the context has ended, and counts what
+// became of each.
+func (u *undoing) start(ctx context.Context, where places, undo []algorithm.Ask) <-chan []algorithm.Decision {
 	back := make(chan []algorithm.Decision, 1)
 	select {
-	case r.undos <- struct{}{}:
+	case u.room <- struct{}{}:
 	default:
-		r.metrics.undos.failed.Add(float64(len(undo)))
+		u.counts.failed.Add(float64(len(undo)))
 		back <- make([]algorithm.Decision, len(undo))
 		return back
 	}
 	for i := range undo {
 		undo[i].Key = append([]byte(nil), undo[i].Key...) // the caller's, only until it has its answer
 	}
-	r.undoing.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
+	u.going.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), u.timeout)
 		defer cancel()
-		back <- r.undoNow(ctx, undo)
-		<-r.undos
+		back <- u.run(ctx, where, undo)
+		<-u.room
 	})
 	return back
 }
 
-func (r *Redis) undoNow(ctx context.Context, undo []algorithm.Ask) []algorithm.Decision {
-	s := split{where: r, ctx: ctx}
+func (u *undoing) run(ctx context.Context, where places, undo []algorithm.Ask) []algorithm.Decision {
+	s := split{where: where, ctx: ctx}
 	for i := range undo {
 		s.add(undo, i, i+1)
 	}
 	back := make([]algorithm.Decision, len(undo))
 	s.run(back)
-	r.metrics.undos.count(back)
+	u.counts.count(back)
 	for i := range back {
 		if back[i].Outcome != algorithm.Allowed {
-			r.failing.Warn("a charge could not be given back", "reason", back[i].Err)
+			u.failing.Warn("a charge could not be given back", "reason", back[i].Err)
 		}
 	}
 	return back
