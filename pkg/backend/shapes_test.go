@@ -21,6 +21,7 @@ type testStore struct {
 	keys func(t *testing.T) int // how many the store holds
 	// servers are those behind the store; none behind memory.
 	servers []*redistest.Server
+	caches  []*redistest.Memcached
 	reg     *prometheus.Registry
 }
 
@@ -99,6 +100,10 @@ var shapes = []struct {
 		fast, slow := redistest.StartCluster(t, redistest.Options{}), redistest.Start(t, redistest.Options{Unix: true})
 		return inTwo(t, append(fast.Masters[:3:3], slow), fast.URL(), slow.URL(), nil)
 	}},
+	{"memcached", caches(1, redistest.MemcachedOptions{})},
+	{"memcached unix", caches(1, redistest.MemcachedOptions{Unix: true})},
+	{"memcached tls", caches(1, redistest.MemcachedOptions{TLS: true})},
+	{"memcached nodes", caches(3, redistest.MemcachedOptions{})},
 }
 
 // inTwo opens a store in two Redis. Tests that need time have limits of a hundred

@@ -440,6 +440,13 @@ func keysExpire(t *testing.T, s *testStore) {
 			}
 		}
 	}
+	for _, cache := range s.caches {
+		for k, expires := range cache.Expiries(t) {
+			if expires == -1 {
+				t.Errorf("key %q never expires", k)
+			}
+		}
+	}
 	deadline := time.Now().Add(5 * time.Second)
 	for s.keys(t) > before {
 		if time.Now().After(deadline) {
