@@ -85,7 +85,7 @@ func TestTheCommandLine(t *testing.T) {
 		{
 			"serve with bad settings", []string{"RATELIMITD_STORE=rediss", "RATELIMITD_POLICYS=/etc"}, []string{"serve", "--log-format", "xml", "--polcies=/etc"}, 1, "",
 			"RATELIMITD_POLICYS: is not a setting; did you mean RATELIMITD_POLICIES?\n--polcies: is not a flag; did you mean --policies?\n" +
-				"RATELIMITD_STORE: \"rediss\" is not one of memory, redis; did you mean redis?\n--log-format: \"xml\" is not one of text, json\n",
+				"RATELIMITD_STORE: \"rediss\" is not one of memory, redis, memcached; did you mean redis?\n--log-format: \"xml\" is not one of text, json\n",
 		},
 		{
 			"serve with admin pages for everybody", nil, []string{"serve", "--admin-address=0.0.0.0:0"}, 1, "",

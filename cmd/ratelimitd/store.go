@@ -46,6 +46,9 @@ func openStore(s, perSecond *settings.Settings, asReference bool, log *slog.Logg
 			},
 		}, nil
 	}
+	if s.Store == settings.StoreMemcached {
+		return openMemcached(s, asReference, log, registry)
+	}
 	redis, err := openRedis(s, perSecond, log, registry)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,8 @@ func TestMetricsTable(t *testing.T) {
 	scrape(t, all, startProgram(t, "RATELIMITD_STORE=memory", "RATELIMITD_GRPC_CONNECTION_AGE=50ms", "RATELIMITD_XDS_SERVER=127.0.0.1:1", "RATELIMITD_TRACING=true"), nil)
 	redis := redistest.Start(t, redistest.Options{})
 	scrape(t, all, startProgram(t, "RATELIMITD_STORE=redis", "RATELIMITD_STORE_TIMEOUT=5s", "RATELIMITD_REDIS_URL="+redis.URL()), redis.Kill)
+	cache := redistest.StartMemcached(t, redistest.MemcachedOptions{})
+	scrape(t, all, startProgram(t, "RATELIMITD_STORE=memcached", "RATELIMITD_STORE_TIMEOUT=5s", "RATELIMITD_MEMCACHED_SERVERS="+cache.Address), cache.Kill)
 
 	var want strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -64,7 +66,7 @@ type metricFamily struct {
 }
 
 // closed are the labels whose values are few, and all seen here.
-var closed = []string{"denied_by", "outcome", "kind", "policy", "priority", "result", "store", "to"}
+var closed = []string{"denied_by", "outcome", "kind", "policy", "priority", "result", "store", "to", "verb"}
 
 func (m *metricFamily) row(name string) string {
 	var labels []string

@@ -19,45 +19,39 @@ type environment struct {
 
 	logLevel, logFormat string
 
-	configType                  string
-	forceStart                  bool
-	root, subdirectory, app     string
-	ignoreDotFiles, watchRoot   bool
-	merge                       bool
-	healthyWithConfig           bool
-	xdsNodeID, xdsNodeMetadata  string
-	xdsServer                   string
-	xdsConnectRetry             time.Duration
-	xdsHeaders                  map[string]string
-	xdsTLS                      bool
-	xdsCert, xdsKey, xdsCA      string
-	xdsSAN                      string
-	xdsBackoff, xdsBackoffMax   time.Duration
-	xdsBackoffFactor            float64
-	xdsBackoffJitter            bool
-	xdsMaxMessage               int
-	backendType                 string
-	jitter, localCache          int
-	keyPrefix                   string
-	onlyOver                    bool
-	headers                     bool
-	limitName, leftName, reset  string
-	shadow, quota, metadata     bool
-	main, perSecond             redisEnvironment
-	split                       bool
-	redisCert, redisKey         string
-	redisCA                     string
-	redisSkipHost               bool
-	redisActive                 bool
-	redisStart, redisStartMax   time.Duration
-	redisStartElapsed           time.Duration
-	memcacheHosts               []string
-	memcacheIdle                int
-	memcacheSRV                 string
-	memcacheRefresh             time.Duration
-	memcacheTLS, memcacheNoHost bool
-	memcacheCert, memcacheKey   string
-	memcacheCA                  string
+	configType                 string
+	forceStart                 bool
+	root, subdirectory, app    string
+	ignoreDotFiles, watchRoot  bool
+	merge                      bool
+	healthyWithConfig          bool
+	xdsNodeID, xdsNodeMetadata string
+	xdsServer                  string
+	xdsConnectRetry            time.Duration
+	xdsHeaders                 map[string]string
+	xdsTLS                     bool
+	xdsCert, xdsKey, xdsCA     string
+	xdsSAN                     string
+	xdsBackoff, xdsBackoffMax  time.Duration
+	xdsBackoffFactor           float64
+	xdsBackoffJitter           bool
+	xdsMaxMessage              int
+	backendType                string
+	jitter, localCache         int
+	keyPrefix                  string
+	onlyOver                   bool
+	headers                    bool
+	limitName, leftName, reset string
+	shadow, quota, metadata    bool
+	main, perSecond            redisEnvironment
+	split                      bool
+	redisCert, redisKey        string
+	redisCA                    string
+	redisSkipHost              bool
+	redisActive                bool
+	redisStart, redisStartMax  time.Duration
+	redisStartElapsed          time.Duration
+	memcached                  memcacheEnvironment
 
 	stats   Stats
 	tracing Tracing

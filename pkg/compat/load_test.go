@@ -126,7 +126,7 @@ func TestWherePoliciesAre(t *testing.T) {
 
 // What makes no sense here is said, once each, in the order of the table.
 func TestNotes(t *testing.T) {
-	_, notes := mustLoad(t, "REDIS_PIPELINE_WINDOW=1ms", "EXPIRATION_JITTER_MAX_SECONDS=0", "MEMCACHE_HOST_PORT=a:1", "PORT=9", "SOMETHING=else", "REDIS_PIPELINE_LIMIT=")
+	_, notes := mustLoad(t, "REDIS_PIPELINE_WINDOW=1ms", "EXPIRATION_JITTER_MAX_SECONDS=0", "PORT=9", "SOMETHING=else", "REDIS_PIPELINE_LIMIT=")
 	var names []string
 	for _, note := range notes {
 		names = append(names, note.Name)
@@ -134,7 +134,7 @@ func TestNotes(t *testing.T) {
 			t.Errorf("%s: no reason", note.Name)
 		}
 	}
-	if got := strings.Join(names, " "); got != "EXPIRATION_JITTER_MAX_SECONDS REDIS_PIPELINE_WINDOW MEMCACHE_HOST_PORT" {
+	if got := strings.Join(names, " "); got != "EXPIRATION_JITTER_MAX_SECONDS REDIS_PIPELINE_WINDOW" {
 		t.Errorf("notes on %s", got)
 	}
 }
@@ -142,7 +142,7 @@ func TestNotes(t *testing.T) {
 // All faults come at once, and none shows a secret.
 func TestFaults(t *testing.T) {
 	_, _, err := Load([]string{
-		"PORT=http", "GRPC_PORT=70000", "LOG_LEVEL=loud", "CONFIG_TYPE=file", "BACKEND_TYPE=memcache", "REDIS_TYPE=ring", "REDIS_TIMEOUT=5",
+		"PORT=http", "GRPC_PORT=70000", "LOG_LEVEL=loud", "CONFIG_TYPE=file", "BACKEND_TYPE=etcd", "REDIS_TYPE=ring", "REDIS_TIMEOUT=5",
 		"REDIS_AUTH=hunter2", "REDIS_POOL_ON_EMPTY_BEHAVIOR=CREATE", "CACHE_KEY_PREFIX={a}", "NEAR_LIMIT_RATIO=2", "EXTRA_TAGS=a",
 		"LIMIT_RESPONSE_HEADERS_ENABLED=true", "LIMIT_RESET_HEADER=a b", "SHADOW_MODE=on",
 	})
@@ -159,6 +159,30 @@ EXTRA_TAGS: "a" is not name:value,name:value`
 	}
 	if n := strings.Count(text, "\n") + 1; n != 13 || strings.Contains(text, "hunter2") {
 		t.Errorf("%d faults:\n%s", n, text)
+	}
+}
+
+// Memcached is where one of two variables says, and nothing of Redis matters then.
+func TestMemcache(t *testing.T) {
+	s, notes := mustLoad(t, "BACKEND_TYPE=Memcache", "MEMCACHE_HOST_PORT=a:1, b:2", "REDIS_TYPE=ring", "CACHE_KEY_PREFIX=rl:", "LOCAL_CACHE_SIZE_IN_BYTES=1",
+		"MEMCACHE_TLS=true", "MEMCACHE_TLS_CACERT=ca.pem", "MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION=true")
+	if s.Store != settings.StoreMemcached || s.MemcachedServers != "a:1,b:2" || s.MemcachedConnections != 16 || s.RedisKnownOverKeys == 0 ||
+		!s.MemcachedTLS || s.MemcachedTLSCAFile != "ca.pem" || !s.MemcachedTLSAnyName || len(notes) > 0 {
+		t.Errorf("%+v, %v", s.Settings, notes)
+	}
+	s, _ = mustLoad(t, "BACKEND_TYPE=memcache", "MEMCACHE_SRV=_m._tcp.example.com", "MEMCACHE_SRV_REFRESH=5s", "MEMCACHE_MAX_IDLE_CONNS=100")
+	if s.MemcachedSRV != "_m._tcp.example.com" || s.MemcachedSRVRefresh != 5*time.Second || s.MemcachedConnections != 100 {
+		t.Errorf("%+v", s.Settings)
+	}
+	for environ, want := range map[string]string{
+		"":                         "BACKEND_TYPE: memcache needs MEMCACHE_HOST_PORT or MEMCACHE_SRV, which say where it is",
+		"MEMCACHE_SRV=example.com": `MEMCACHE_SRV: "example.com" is not _service._proto.name`,
+		"MEMCACHE_SRV=_a._tcp.b MEMCACHE_HOST_PORT=a:1":      "MEMCACHE_SRV: and MEMCACHE_HOST_PORT both say where memcached is; set one of them",
+		"MEMCACHE_HOST_PORT=a:1 CACHE_KEY_PREFIX=a\u00a0\tb": "CACHE_KEY_PREFIX: \"a\\u00a0\\tb\" has a blank, or more than 200 bytes, which memcached does not take in a key",
+	} {
+		if _, _, err := Load(append(strings.Split(environ, " "), "BACKEND_TYPE=memcache")); err == nil || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", environ, err, want)
+		}
 	}
 }
 

@@ -16,20 +16,20 @@ const (
 	leastLocalCache = 512 << 10
 )
 
-// store translates what is said of Redis.
+// store translates what is said of the store.
 func (e *environment) store(s *Settings, f *faults) {
-	switch strings.ToLower(e.backendType) {
-	case "", "redis":
-	case "memcache":
-		f.add("BACKEND_TYPE", "memcache is not built in: counts there cannot be both read and charged at once, so that limits would not hold under parallel calls; "+
-			"use redis, with REDIS_URL and REDIS_SOCKET_TYPE")
-	default:
-		f.add("BACKEND_TYPE", "%q is not redis", e.backendType)
-	}
 	s.Store, s.StoreTimeout = settings.StoreRedis, longestWait
 	s.RedisKnownOverKeys = 0
 	if e.localCache > 0 {
 		s.RedisKnownOverKeys = max(e.localCache, leastLocalCache) / knownOverBytes
+	}
+	switch strings.ToLower(e.backendType) {
+	case "", "redis":
+	case "memcache":
+		e.memcached.settings(&s.Settings, e.keyPrefix, f)
+		return
+	default:
+		f.add("BACKEND_TYPE", "%q is not one of redis, memcache", e.backendType)
 	}
 	e.main.settings("REDIS_", e, &s.Settings, f)
 	if e.split {

@@ -15,7 +15,7 @@ func (e *environment) rows() []Row {
 		{"Counting", e.countingRows()}, {"Answers", e.answerRows()},
 		{"Redis", append(e.redisRows(), e.main.rows("REDIS_", "/var/run/nutcracker/ratelimit.sock")...)},
 		{"Redis for limits per second", append(e.splitRows(), e.perSecond.rows("REDIS_PERSECOND_", "/var/run/nutcracker/ratelimitpersecond.sock")...)},
-		{"Memcached", e.memcacheRows()}, {"Metrics", e.stats.rows()}, {"Tracing", e.tracing.rows()},
+		{"Memcached", e.memcached.rows()}, {"Metrics", e.stats.rows()}, {"Tracing", e.tracing.rows()},
 	} {
 		for _, row := range group.rows {
 			row.Group = group.name
@@ -135,7 +135,7 @@ func (e *environment) countingRows() []Row {
 	return []Row{
 		{
 			Name: "BACKEND_TYPE", Default: "redis", target: &e.backendType, Doc: "Where counts are kept: redis or memcache.",
-			Fate: Refused, How: "memcache is refused: counts there cannot be both read and charged at once, so that limits do not hold under parallel calls",
+			Fate: Better, How: "memcache never lets more through than the limit, however many ask, counts units of a month and a year too, does not take a failure for a yes, and is ready when it answers",
 		},
 		{
 			Name: "LOCAL_CACHE_SIZE_IN_BYTES", Default: "0", target: &e.localCache, Doc: "How much memory may remember counters that are over their limit, which are then not asked for. 0 is none.",
@@ -241,23 +241,4 @@ func (e *redisEnvironment) rows(prefix, socket string) []Row {
 			Fate: Refused, How: "CREATE and ERROR are refused, as there",
 		},
 	}
-}
-
-// memcacheRows are those of a backend that does not exist here.
-func (e *environment) memcacheRows() []Row {
-	rows := []Row{
-		{Name: "MEMCACHE_HOST_PORT", target: &e.memcacheHosts, Doc: "The servers."},
-		{Name: "MEMCACHE_MAX_IDLE_CONNS", Default: "2", target: &e.memcacheIdle, Doc: "Idle connections of each."},
-		{Name: "MEMCACHE_SRV", target: &e.memcacheSRV, Doc: "A DNS record that lists them."},
-		{Name: "MEMCACHE_SRV_REFRESH", Default: "0", target: &e.memcacheRefresh, Doc: "How often it is asked for."},
-		{Name: "MEMCACHE_TLS", Default: "false", target: &e.memcacheTLS, Doc: "TLS to them."},
-		{Name: "MEMCACHE_TLS_CLIENT_CERT", target: &e.memcacheCert, Doc: "The client's certificate."},
-		{Name: "MEMCACHE_TLS_CLIENT_KEY", target: &e.memcacheKey, Doc: "Its key."},
-		{Name: "MEMCACHE_TLS_CACERT", target: &e.memcacheCA, Doc: "Who signs theirs."},
-		{Name: "MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION", Default: "false", target: &e.memcacheNoHost, Doc: "Take a certificate that is for another host."},
-	}
-	for i := range rows {
-		rows[i].Fate, rows[i].How = Ignored, "there is no memcached: see BACKEND_TYPE"
-	}
-	return rows
 }

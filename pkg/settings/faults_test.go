@@ -87,7 +87,7 @@ RATELIMITD_PORT: is not a setting; ratelimitd serve --help lists all`,
 		{
 			"choices", "store: rediss\n", []string{"RATELIMITD_COUNTING=exact"}, []string{"--log-level=warning"},
 			`RATELIMITD_COUNTING: "exact" is not one of precise, reference
-config/ratelimitd.yaml:1: store: "rediss" is not one of memory, redis; did you mean redis?
+config/ratelimitd.yaml:1: store: "rediss" is not one of memory, redis, memcached; did you mean redis?
 --log-level: "warning" is not one of debug, info, warn, error; did you mean warn?`,
 		},
 		{

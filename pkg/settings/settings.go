@@ -78,6 +78,16 @@ type Settings struct {
 	RedisPerSecondURL          URL
 	RedisKnownOverKeys         int
 
+	MemcachedServers     string
+	MemcachedSRV         string
+	MemcachedSRVRefresh  time.Duration
+	MemcachedConnections int
+	MemcachedTLS         bool
+	MemcachedTLSCAFile   string
+	MemcachedTLSCertFile string
+	MemcachedTLSKeyFile  string
+	MemcachedTLSAnyName  bool
+
 	RateLimitHeaders       bool
 	RateLimitLegacyHeaders bool
 	XRateLimitHeaders      bool

@@ -8,6 +8,7 @@ const (
 	groupListen  = "Listeners"
 	groupStore   = "Store"
 	groupRedis   = "Redis"
+	groupCached  = "Memcached"
 	groupAnswers = "Answers"
 	groupStatsd  = "Statsd"
 	groupTracing = "Tracing"
@@ -20,8 +21,9 @@ const (
 	CountingPrecise   = "precise"
 	CountingReference = "reference"
 
-	StoreMemory = "memory"
-	StoreRedis  = "redis"
+	StoreMemory    = "memory"
+	StoreRedis     = "redis"
+	StoreMemcached = "memcached"
 
 	StatsdUDP = "udp"
 	StatsdTCP = "tcp"
@@ -50,7 +52,7 @@ func table(s *Settings) []Setting {
 		rows []Setting
 	}{
 		{groupFile, fileRows(s)}, {groupPolicy, policyRows(s)}, {groupXDS, xdsRows(s)}, {groupListen, listenRows(s)}, {groupStore, storeRows(s)},
-		{groupRedis, redisRows(s)}, {groupAnswers, answerRows(s)}, {groupStatsd, statsdRows(s)}, {groupTracing, tracingRows(s)},
+		{groupRedis, redisRows(s)}, {groupCached, memcachedRows(s)}, {groupAnswers, answerRows(s)}, {groupStatsd, statsdRows(s)}, {groupTracing, tracingRows(s)},
 		{groupLog, logRows(s)}, {groupLife, lifeRows(s)},
 	} {
 		for _, row := range group.rows {
@@ -252,8 +254,8 @@ func listenRows(s *Settings) []Setting {
 func storeRows(s *Settings) []Setting {
 	return []Setting{
 		{
-			Name: "store", target: &s.Store, Default: StoreMemory, Choices: []string{StoreMemory, StoreRedis},
-			Doc: "Where counts are kept. memory is this process alone; redis is shared by all replicas.",
+			Name: "store", target: &s.Store, Default: StoreMemory, Choices: []string{StoreMemory, StoreRedis, StoreMemcached},
+			Doc: "Where counts are kept. memory is this process alone; redis is shared by all replicas, and so is memcached, which forgets counts when it is full or starts anew.",
 		},
 		{
 			Name: "store_timeout", target: &s.StoreTimeout, Default: "15ms", Min: "1ms", Max: "1m",
@@ -288,7 +290,7 @@ func storeRows(s *Settings) []Setting {
 		},
 		{
 			Name: "replicas", target: &s.Replicas, Default: "1", Min: "1", Max: "10000",
-			Doc: "How many replicas there are, for limits with on_store_error: local, until Redis has told: there they count each other. It matters to a process that starts while Redis is away.",
+			Doc: "How many replicas there are, for limits with on_store_error: local, until Redis has told: there they count each other. It matters to a process that starts while Redis is away, and with memcached, which tells nobody.",
 		},
 	}
 }
@@ -368,7 +370,7 @@ func redisRows(s *Settings) []Setting {
 		},
 		{
 			Name: "redis_known_over_keys", target: &s.RedisKnownOverKeys, Default: "65536", Min: "0", Max: "100000000",
-			Doc: "How many counters that are over their limit are remembered, each for its retry-after and a second at most, and refused without asking Redis. " +
+			Doc: "How many counters that are over their limit are remembered, each for its retry-after and a second at most, and refused without asking Redis or memcached. " +
 				"Hits that another replica gives back are noticed that much later. Domains with counting reference are always asked. 0 remembers none.",
 		},
 	}

@@ -16,11 +16,13 @@ func (s *Settings) checkTogether(faults *ErrorList) {
 	s.checkGRPCTLS(faults)
 	s.checkXDS(faults)
 	s.checkStatsd(faults)
+	s.checkMemcached(faults)
 	if (s.RedisTLSCertFile == "") != (s.RedisTLSKeyFile == "") {
 		faults.add("redis_tls_cert_file, redis_tls_key_file", "go together; set both or none")
 	}
 	for _, file := range [...]struct{ name, path string }{
 		{"redis_tls_ca_file", s.RedisTLSCAFile}, {"redis_tls_cert_file", s.RedisTLSCertFile}, {"redis_tls_key_file", s.RedisTLSKeyFile},
+		{"memcached_tls_ca_file", s.MemcachedTLSCAFile}, {"memcached_tls_cert_file", s.MemcachedTLSCertFile}, {"memcached_tls_key_file", s.MemcachedTLSKeyFile},
 		{"xds_tls_ca_file", s.XDSTLSCAFile}, {"xds_tls_cert_file", s.XDSTLSCertFile}, {"xds_tls_key_file", s.XDSTLSKeyFile},
 		{"admin_tls_cert_file", s.AdminTLSCertFile}, {"admin_tls_key_file", s.AdminTLSKeyFile}, {"admin_tls_client_ca_file", s.AdminTLSClientCAFile},
 		{"grpc_tls_cert_file", s.GRPCTLSCertFile}, {"grpc_tls_key_file", s.GRPCTLSKeyFile}, {"grpc_tls_client_ca_file", s.GRPCTLSClientCAFile},
