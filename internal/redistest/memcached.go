@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"os/user"
 	"path/filepath"
@@ -147,12 +148,23 @@ func (m *Memcached) Set(t testing.TB, key, value string) {
 // at which it expires, -1 for never.
 func (m *Memcached) Expiries(t testing.TB) map[string]int64 {
 	t.Helper()
-	all := make(map[string]int64)
+	last := m.dump(t)
+	waitFor(t, "memcached lists its keys alike twice", func() bool { // it leaves out what is in use
+		before := last
+		last = m.dump(t)
+		return maps.Equal(before, last)
+	})
+	return last
+}
+
+func (m *Memcached) dump(t testing.TB) map[string]int64 {
+	t.Helper()
 	var lines []string
 	waitFor(t, "memcached lists its keys", func() bool { // it may be looking for expired ones
 		lines = m.Do(t, "lru_crawler metadump all")
 		return !strings.HasPrefix(lines[0], "BUSY")
 	})
+	all := make(map[string]int64)
 	for _, line := range lines {
 		var key string
 		var expires int64
