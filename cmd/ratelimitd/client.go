@@ -2,13 +2,9 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -17,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ratelimitd/ratelimitd/internal/certificates"
 )
 
 // clientTimeout is how long the client waits for its answer.
@@ -89,23 +87,14 @@ func (c *clientTLS) credentials() (credentials.TransportCredentials, error) {
 	if !c.use {
 		return insecure.NewCredentials(), nil
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.ca != "" {
-		text, err := os.ReadFile(c.ca)
-		if err != nil {
-			return nil, fmt.Errorf("-grpc-server-ca-file: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, errors.New("-grpc-server-ca-file: " + c.ca + " holds no certificate")
-		}
+	files := certificates.Files{
+		CA: c.ca, CASetting: "-grpc-server-ca-file",
+		Cert: c.cert, CertSetting: "-grpc-cert-file",
+		Key: c.key, KeySetting: "-grpc-key-file",
 	}
-	if c.cert != "" || c.key != "" {
-		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
-		if err != nil {
-			return nil, fmt.Errorf("-grpc-cert-file, -grpc-key-file: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
+	loaded, err := files.Load()
+	if err != nil {
+		return nil, err
 	}
-	return credentials.NewTLS(config), nil
+	return credentials.NewTLS(loaded.Client("")), nil
 }

@@ -9,8 +9,8 @@ import (
 // No value of a flag is shown, whatever is a secret.
 func TestCommandLine(t *testing.T) {
 	for args, want := range map[string]string{
-		"/bin/ratelimit":                                    "/bin/ratelimit",
-		"ratelimitd --compat":                               "ratelimitd --compat",
+		"/bin/ratelimit":      "/bin/ratelimit",
+		"ratelimitd --compat": "ratelimitd --compat",
 		"ratelimitd -x=hunter2 --password hunter2 -- -y=a=": "ratelimitd -x --password -- -y",
 	} {
 		if got := strings.Join(commandLine(strings.Fields(args)), " "); got != want {

@@ -8,7 +8,9 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,6 +63,13 @@ func Test_mTLS(t *testing.T) {
 	s := start(t, env...)
 	if _, err := call(t.Context(), s.dial(t, credentials.NewTLS(files.Client))); err != nil {
 		t.Errorf("a client with a certificate: %v", err)
+	}
+	for cert, want := range map[string]string{files.ClientCert: "response:", others.ClientCert: "-grpc-cert-file, -grpc-key-file: "} {
+		out, _ := exec.CommandContext(t.Context(), filepath.Join(binaries, "ratelimit_client"), "-dial_string", s.grpc, "-domain", "any", "-descriptors", "a=b", "-grpc-use-tls",
+			"-grpc-server-ca-file", files.CA, "-grpc-cert-file", cert, "-grpc-key-file", files.ClientKey).CombinedOutput()
+		if !strings.Contains(string(out), want) {
+			t.Errorf("ratelimit_client with %s: %s", cert, out)
+		}
 	}
 	refused := func(what string, s *server, c credentials.TransportCredentials) {
 		t.Helper()

@@ -43,7 +43,15 @@ func (t *texts) equal(other *texts) bool {
 	return bytes.Equal(t.ca, other.ca) && bytes.Equal(t.cert, other.cert) && bytes.Equal(t.key, other.key)
 }
 
-// read reads the files once.
+// Load reads the files once.
+func (f *Files) Load() (*Loaded, error) {
+	t, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	return f.parse(t)
+}
+
 func (f *Files) read() (texts, error) {
 	var t texts
 	for _, file := range [...]struct {
@@ -65,7 +73,10 @@ func (f *Files) read() (texts, error) {
 // parse makes sense of the files.
 func (f *Files) parse(t texts) (*Loaded, error) {
 	l := &Loaded{texts: t}
-	if f.Cert != "" || f.Key != "" {
+	if (f.Cert == "") != (f.Key == "") {
+		return nil, fault(join(f.CertSetting, f.KeySetting), "a certificate and its key go together; set both or none")
+	}
+	if f.Cert != "" {
 		if err := whole(t.cert); err != nil {
 			return nil, fault(f.CertSetting, "%s %w", f.Cert, err)
 		}

@@ -149,11 +149,20 @@ func TestNoFiles(t *testing.T) {
 
 func load(t *testing.T, files Files) *Loaded {
 	t.Helper()
-	loaded, err := NewSource(files, slog.New(slog.DiscardHandler)).Current()
+	loaded, err := files.Load()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return loaded
+}
+
+// A certificate without its key is not passed over.
+func TestHalfAPair(t *testing.T) {
+	c := redistest.NewCertificates(t, t.TempDir())
+	_, err := (&Files{Cert: c.ServerCert, CertSetting: "cert_file", KeySetting: "key_file"}).Load()
+	if want := "cert_file, key_file: a certificate and its key go together; set both or none"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
 
 // Client checks authority and name, AnyName the authority alone; both ends show
