@@ -58,7 +58,7 @@ var translations = []statsd.Translation{
 
 // maxNamesOnPage is how many names there may be with values of requests in them
 // where Prometheus reads all of them at once.
-const maxNamesOnPage = 2000
+const maxNamesOnPage = 1500
 
 // statsOptions say what is counted and where it goes.
 type statsOptions struct {

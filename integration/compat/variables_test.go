@@ -137,7 +137,8 @@ func TestMetricVariables(t *testing.T) {
 		if _, err := s.askFor(t, "d"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := http.Get("http://" + page + "/metrics"); err == nil {
+		if conn, err := net.Dial("tcp", page); err == nil {
+			_ = conn.Close()
 			t.Error("there is a page for Prometheus")
 		}
 		time.Sleep(200 * time.Millisecond)

@@ -109,7 +109,7 @@ var metricDifferences = []Difference{
 	{What: "Prometheus: `over_limit_with_local_cache` of nested keys is part of `over_limit`", Fate: Better, How: "it is a counter of its own"},
 	{What: "Prometheus: `statsd_exporter_*`, about its own work", Fate: Ignored, How: "nothing goes that way; ratelimitd's own metrics are shown there"},
 	{What: "Prometheus: `EXTRA_TAGS` are part of names, so that the mapping misses them", Fate: Better, How: "they are labels"},
-	{What: "Names that requests choose are kept for ever, however many there are", Fate: Better, How: "1000 for each rule and 10,000 in all, 2000 with Prometheus, which reads all of them at once; further ones are counted together"},
+	{What: "Names that requests choose are kept for ever, however many there are", Fate: Better, How: "1000 for each rule and 10,000 in all, 1500 with Prometheus, which reads all of them at once; further ones are counted together"},
 	{What: "Spans hold the whole request and its answer", Fate: Better, How: "what was decided and by which limit, and no values: [tracing.md](tracing.md)"},
 	{What: "ratelimitd's own metrics", Fate: Better, How: "`/metrics` on the HTTP and the debug port: [operations.md](operations.md)"},
 }
