@@ -99,14 +99,22 @@ func undoAfterTheDeadline(t *testing.T, s *testStore) {
 	expired, cancel := context.WithCancel(context.Background())
 	cancel()
 	asks := []algorithm.Ask{{Key: k, Limit: l, Hits: 4}, {Key: key(t, "b", "short"), Limit: l, Hits: 1}}
-	out := []algorithm.Decision{{Outcome: algorithm.Allowed, After: 4, Remaining: 6}, {Outcome: algorithm.Denied}}
-	settle(expired, r, asks, out, [][2]int{{0, 2}})
+	decided := algorithm.Decision{Outcome: algorithm.Allowed, After: 4, Remaining: 6, Reset: time.Minute}
+	out := []algorithm.Decision{decided, {Outcome: algorithm.Denied}}
+	settle(expired, r, time.Now(), asks, out, [][2]int{{0, 2}})
 	if out[0].After != 0 || out[0].Remaining != 10 {
 		t.Errorf("shown as it stands: after %d, remaining %d; want 0, 10", out[0].After, out[0].Remaining)
 	}
-	await(t, "the charge comes back", func() bool {
-		return s.decide(t, algorithm.Ask{Key: k, Limit: l})[0].After == 0
-	})
+	after := func() int64 { return s.decide(t, algorithm.Ask{Key: k, Limit: l})[0].After }
+	await(t, "the charge comes back", func() bool { return after() == 0 })
+
+	// What is free before it could be given back is left alone, for by then others may have charged the same.
+	s.decide(t, algorithm.Ask{Key: k, Limit: l, Hits: 4})
+	out = []algorithm.Decision{decided, {Outcome: algorithm.Denied}}
+	settle(t.Context(), r, time.Now().Add(-30*time.Second), asks, out, [][2]int{{0, 2}})
+	if out[0].After != 0 || after() != 4 {
+		t.Errorf("shown as %d, and stands at %d; want 0, 4", out[0].After, after())
+	}
 }
 
 // A slot moves to another node and back while requests come in. None is

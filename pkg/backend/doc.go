@@ -53,7 +53,8 @@
 //   - if the node or this process dies between the two, the charge stays until
 //     the key refills;
 //   - hits given back to a token bucket that has refilled meanwhile are lost to
-//     the bucket's rim, and those of a window that has ended are not missed.
+//     the bucket's rim. Those of a window that is about to end are not given back,
+//     as they would be taken off the next one.
 //
 // The metrics ratelimitd_redis_undone_total and
 // ratelimitd_redis_undo_failed_total count what is given back and what is not, by

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -35,7 +36,7 @@ func (p *memcachedServers) placeOf(ask *algorithm.Ask) place {
 
 // decideTogether implements keeper.
 func (p *memcachedServers) decideTogether(ctx context.Context, _ *lane, asks []algorithm.Ask, out []algorithm.Decision) {
-	s := split{where: p, ctx: ctx}
+	s, began := split{where: p, ctx: ctx}, time.Now()
 	var several [][2]int
 	for from, to := range groups(asks) {
 		s.add(asks, from, to)
@@ -45,7 +46,7 @@ func (p *memcachedServers) decideTogether(ctx context.Context, _ *lane, asks []a
 	}
 	s.run(out)
 	if len(several) > 0 {
-		settle(ctx, p, asks, out, several)
+		settle(ctx, p, began, asks, out, several)
 	}
 }
 

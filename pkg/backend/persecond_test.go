@@ -88,6 +88,50 @@ func TestPerSecondSpreadRequestsGiveBack(t *testing.T) {
 	spreadRequestsGiveBack(t, openShape(t, "per second"))
 }
 
+// Windows of a second end while 64 callers ask for both: no second and no hour
+// admits more than its limit, and what was denied by the one is not charged by the
+// other.
+func TestPerSecondInParallel(t *testing.T) {
+	t.Parallel()
+	fast, slow := redistest.Start(t, redistest.Options{}), redistest.Start(t, redistest.Options{})
+	p, reg := openPerSecond(t, fast.URL(), slow.URL(), nil)
+	await(t, "both are ready", func() bool { return p.Ready() == nil })
+	asks := []algorithm.Ask{
+		{Key: key(t, "a", "second"), Limit: limitOf(t, "fixed_window", 100, time.Second), Hits: 1},
+		{Key: key(t, "a", "hour"), Limit: limitOf(t, "fixed_window", 250, aLongTime), Hits: 1},
+	}
+	var mu sync.Mutex
+	admitted, total := map[time.Time]int{}, int64(0) // guarded by mu; by the end of the second
+	full := func() bool { mu.Lock(); defer mu.Unlock(); return total >= 250 }
+	var asking sync.WaitGroup
+	for range 64 {
+		asking.Go(func() {
+			for !full() {
+				out := decideAll(p, asks...)
+				if out[0].Outcome == algorithm.Allowed && out[1].Outcome == algorithm.Allowed {
+					mu.Lock()
+					admitted[time.Now().Add(out[0].Reset).Round(time.Second)]++
+					total++
+					mu.Unlock()
+				}
+				time.Sleep(5 * time.Millisecond) // as many as ask for this would otherwise keep the machine
+			}
+		})
+	}
+	asking.Wait()
+	for end, n := range admitted {
+		if n > 100 {
+			t.Errorf("%d admitted in the second before %v, want 100 at most", n, end)
+		}
+	}
+	looking := asks[1]
+	looking.Hits = 0
+	if after := decideAll(p, looking)[0].After; total != 250 || after != 250 {
+		t.Errorf("%d admitted, and the hour stands at %d; want 250", total, after)
+	}
+	wantMetric(t, reg, "ratelimitd_redis_undo_failed_total", 0)
+}
+
 // One of both is killed, or hangs: its limits follow their failure policy, and
 // those in the other one are decided; then it comes back.
 func TestPerSecondOneIsAway(t *testing.T) {

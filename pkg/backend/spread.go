@@ -65,7 +65,7 @@ func decideByPlace(ctx context.Context, where places, asks []algorithm.Ask, out 
 		here.in.decideTogether(ctx, here.in.laneOf(ctx, asks[0].Key), asks, out)
 		return
 	}
-	s := split{where: where, ctx: ctx}
+	s, began := split{where: where, ctx: ctx}, time.Now()
 	var spread [][2]int // requests that may be charged in part
 	for from, to := range groups(asks) {
 		here, one := onePlace(where, asks[from:to])
@@ -80,7 +80,7 @@ func decideByPlace(ctx context.Context, where places, asks []algorithm.Ask, out 
 	}
 	s.run(out)
 	if len(spread) > 0 {
-		settle(ctx, where, asks, out, spread)
+		settle(ctx, where, began, asks, out, spread)
 	}
 }
 
@@ -230,9 +230,9 @@ type undo struct {
 	done <-chan []algorithm.Decision
 }
 
-// settle gives back what was charged for requests that do not pass, and shows
-// their keys as they then stand.
-func settle(ctx context.Context, where places, asks []algorithm.Ask, out []algorithm.Decision, spread [][2]int) {
+// settle gives back what was charged, since an instant, for requests that do not
+// pass, and shows their keys as they then stand.
+func settle(ctx context.Context, where places, began time.Time, asks []algorithm.Ask, out []algorithm.Decision, spread [][2]int) {
 	var undos []*undo
 	for _, bounds := range spread {
 		from, to := bounds[0], bounds[1]
@@ -240,11 +240,16 @@ func settle(ctx context.Context, where places, asks []algorithm.Ask, out []algor
 			continue
 		}
 		for i := from; i < to; i++ {
-			if charged(&asks[i], &out[i]) {
-				var u *undo
-				undos, u = undoIn(undos, where.placeOf(&asks[i]).in)
-				u.asks, u.at = append(u.asks, uncharge(&asks[i], &out[i])), append(u.at, i)
+			if !charged(&asks[i], &out[i]) {
+				continue
 			}
+			late, back := tooLate(&out[i], began), uncharge(&asks[i], &out[i])
+			if late {
+				continue
+			}
+			var u *undo
+			undos, u = undoIn(undos, where.placeOf(&asks[i]).in)
+			u.asks, u.at = append(u.asks, back), append(u.at, i)
 		}
 	}
 	for _, u := range undos {
@@ -259,6 +264,11 @@ func settle(ctx context.Context, where places, asks []algorithm.Ask, out []algor
 		}
 	}
 }
+
+// tooLate reports whether what was charged since an instant will be free by the
+// time that it could be given back, which takes as long as to charge it: then it
+// would be taken off what others have charged in the next window.
+func tooLate(d *algorithm.Decision, began time.Time) bool { return d.Reset <= 2*time.Since(began) }
 
 // undoIn returns what a keeper is to give back, and adds it where it is the first.
 func undoIn(undos []*undo, in keeper) ([]*undo, *undo) {
