@@ -54,6 +54,25 @@ func (s *stats) tell(to func(statsd.Metric)) {
 var translations = []statsd.Translation{
 	{Family: "ratelimitd_config_loads_total", Labels: map[string]string{"result": "loaded"}, Name: "ratelimit.service.config_load_success"},
 	{Family: "ratelimitd_config_loads_total", Labels: map[string]string{"result": "refused"}, Name: "ratelimit.service.config_load_error"},
+	{Family: "ratelimitd_memcached_keys_requested_total", Name: "ratelimit.memcache.keys_requested"},
+	{Family: "ratelimitd_memcached_keys_found_total", Name: "ratelimit.memcache.keys_found"},
+	memcached("ratelimitd_memcached_reads_total", "", "ok", "multiget", "success"),
+	memcached("ratelimitd_memcached_reads_total", "", "error", "multiget", "error"),
+	memcached("ratelimitd_memcached_writes_total", "add", "stored", "add", "success"),
+	memcached("ratelimitd_memcached_writes_total", "add", "conflict", "add", "not_stored"),
+	memcached("ratelimitd_memcached_writes_total", "add", "error", "add", "error"),
+	memcached("ratelimitd_memcached_writes_total", "cas", "stored", "increment", "success"),
+	memcached("ratelimitd_memcached_writes_total", "cas", "conflict", "increment", "miss"),
+	memcached("ratelimitd_memcached_writes_total", "cas", "error", "increment", "error"),
+}
+
+// memcached names what became of calls to memcached.
+func memcached(family, verb, result, name, code string) statsd.Translation {
+	labels := map[string]string{"result": result}
+	if verb != "" {
+		labels["verb"] = verb
+	}
+	return statsd.Translation{Family: family, Labels: labels, Name: "ratelimit.memcache." + name, Tags: map[string]string{"code": code}}
 }
 
 // maxNamesOnPage is how many names there may be with values of requests in them

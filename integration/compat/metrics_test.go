@@ -165,3 +165,22 @@ func TestPrometheusNames(t *testing.T) {
 	}
 	checkLines(t, "prometheus.txt", names)
 }
+
+// A counter is added, then increased, and found when it is read again.
+func TestMemcacheMetrics(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "ratelimit/config/d.yaml"), metricsPolicy)
+	stats := startStatsd(t)
+	s := start(t, append(stats.env(), "RUNTIME_ROOT="+dir, "RUNTIME_SUBDIRECTORY=ratelimit", "EXTRA_TAGS=zone:z1",
+		"BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT="+redistest.StartMemcached(t, redistest.MemcachedOptions{}).Address)...)
+	awayFrom(time.Hour)
+	for range 2 {
+		s.statuses(t, "d", "plain", "v")
+	}
+	for name, want := range map[string]int64{
+		"add.__code=success": 1, "increment.__code=success": 1, "multiget.__code=success": 2, "keys_requested": 2, "keys_found": 1,
+	} {
+		waitFor(t, name, func() bool { return stats.total("ratelimit.memcache."+name+".__zone=z1") == want })
+	}
+}
