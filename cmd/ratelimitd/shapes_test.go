@@ -19,6 +19,9 @@ func TestEveryShapeOfRedis(t *testing.T) {
 		write(t, path, text)
 		return path
 	}
+	trust := func(s *settings.Settings, files *redistest.Certificates) {
+		s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile = files.CA, files.ClientCert, files.ClientKey
+	}
 	for name, build := range map[string]func(t *testing.T) (url string, change func(*settings.Settings)){
 		"a user and a password": func(t *testing.T) (string, func(*settings.Settings)) {
 			s := redistest.Start(t, redistest.Options{User: "limiter", Password: "hunter2"})
@@ -29,22 +32,27 @@ func TestEveryShapeOfRedis(t *testing.T) {
 		},
 		"a certificate for any name": func(t *testing.T) (string, func(*settings.Settings)) {
 			s := redistest.Start(t, redistest.Options{TLS: true, Config: []string{"bind 127.0.0.1 127.0.0.2"}})
-			c := s.Certificates
+			files := s.Certificates
 			return fmt.Sprintf("rediss://127.0.0.2:%d", s.Port), func(s *settings.Settings) {
-				s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile, s.RedisTLSAnyName = c.CA, c.ClientCert, c.ClientKey, true
+				trust(s, files)
+				s.RedisTLSAnyName = true
 			}
 		},
-		"sentinel and files": func(t *testing.T) (string, func(*settings.Settings)) {
-			watch := redistest.StartSentinel(t, redistest.Options{User: "limiter", Password: "hunter2", SentinelPassword: "watch"})
+		"sentinel over TLS, and files": func(t *testing.T) (string, func(*settings.Settings)) {
+			watch := redistest.StartSentinel(t, redistest.Options{TLS: true, User: "limiter", Password: "hunter2", SentinelPassword: "watch"})
 			redis, sentinel := file(t, "limiter:hunter2\n"), file(t, "watch\n")
-			return "redis+sentinel://" + watch.Sentinel.Address + "/" + redistest.MasterName, func(s *settings.Settings) {
+			return "rediss+sentinel://" + watch.Sentinel.Address + "/" + redistest.MasterName, func(s *settings.Settings) {
+				trust(s, watch.Sentinel.Certificates)
 				s.RedisPasswordFile, s.RedisSentinelPasswordFile, s.RedisPasswordFilesHaveUser = redis, sentinel, true
 			}
 		},
-		"a Cluster and a file": func(t *testing.T) (string, func(*settings.Settings)) {
-			c := redistest.StartCluster(t, redistest.Options{Password: "hunter2"})
+		"a Cluster over TLS, and a file": func(t *testing.T) (string, func(*settings.Settings)) {
+			c := redistest.StartCluster(t, redistest.Options{TLS: true, Password: "hunter2"})
 			path := file(t, "hunter2")
-			return "redis+cluster://" + c.Addresses()[0], func(s *settings.Settings) { s.RedisPasswordFile = path }
+			return "rediss+cluster://" + c.Addresses()[0], func(s *settings.Settings) {
+				trust(s, c.Masters[0].Certificates)
+				s.RedisPasswordFile = path
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

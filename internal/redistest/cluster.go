@@ -27,10 +27,11 @@ type Cluster struct {
 }
 
 // StartCluster starts a Cluster of three masters, which keeps serving the slots
-// that are left when a node is gone, with Replicas for each. Of the options, TLS
-// and Unix are not for this shape.
+// that are left when a node is gone, with Replicas for each. Of the options, Unix is
+// not for this shape.
 func StartCluster(t testing.TB, options Options) *Cluster {
 	t.Helper()
+	options = options.withCertificates(t)
 	c := &Cluster{options: options}
 	const masters = 3
 	for range masters {
@@ -62,7 +63,11 @@ func startNode(t testing.TB, options Options) *Server {
 	t.Helper()
 	dir := tempDir(t)
 	return start(t, dir, options, func(bus int) []string {
-		return append(options.replicaAuth(),
+		lines := options.replicaLines()
+		if options.TLS {
+			lines = append(lines, "tls-cluster yes")
+		}
+		return append(lines,
 			"cluster-enabled yes", "cluster-config-file "+nodesFile(dir), "cluster-node-timeout 2000",
 			fmt.Sprintf("cluster-port %d", bus), "cluster-require-full-coverage no", "cluster-allow-reads-when-down no")
 	})
@@ -141,11 +146,7 @@ func (c *Cluster) Addresses() []string {
 
 // URL returns the addresses as ratelimitd's settings take them.
 func (c *Cluster) URL() string {
-	auth := ""
-	if c.options.Password != "" {
-		auth = c.options.User + ":" + c.options.Password + "@"
-	}
-	return "redis://" + auth + strings.Join(c.Addresses(), ",")
+	return c.options.url("") + strings.Join(c.Addresses(), ",")
 }
 
 // Slot returns the hash slot of a key.

@@ -5,16 +5,31 @@ import (
 	"testing"
 )
 
-// replicaAuth are the lines with which a node follows another.
-func (o Options) replicaAuth() []string {
-	if o.Password == "" {
-		return nil
+// replicaLines are those with which a node follows another.
+func (o Options) replicaLines() []string {
+	var lines []string
+	if o.Password != "" {
+		lines = append(lines, "masterauth "+o.Password)
 	}
-	lines := []string{"masterauth " + o.Password}
 	if o.User != "" {
 		lines = append(lines, "masteruser "+o.User)
 	}
+	if o.TLS {
+		lines = append(lines, "tls-replication yes")
+	}
 	return lines
+}
+
+// url is how the address of several servers begins, with the word of their shape.
+func (o Options) url(shape string) string {
+	begin := "redis" + shape + "://"
+	if o.TLS {
+		begin = "rediss" + shape + "://"
+	}
+	if o.Password != "" {
+		begin += o.User + ":" + o.Password + "@"
+	}
+	return begin
 }
 
 // SetLogin has the server know this user and password in place of those that it

@@ -95,7 +95,7 @@ func TestServerOnAGivenPort(t *testing.T) {
 }
 
 func TestSentinelFailsOver(t *testing.T) {
-	for name, options := range map[string]Options{"plain": {}, "password": {Password: "secret", SentinelPassword: "watch"}} {
+	for name, options := range map[string]Options{"plain": {}, "password and TLS": {Password: "secret", SentinelPassword: "watch", TLS: true}} {
 		t.Run(name, func(t *testing.T) {
 			began := time.Now()
 			s := StartSentinel(t, options)

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -30,11 +29,12 @@ type Sentinel struct {
 }
 
 // StartSentinel starts a master, a replica in step with it, and one sentinel.
-// Of the options, TLS, Unix and Replicas are not for this shape.
+// Of the options, Unix and Replicas are not for this shape.
 func StartSentinel(t testing.TB, options Options) *Sentinel {
 	t.Helper()
+	options = options.withCertificates(t)
 	s := &Sentinel{options: options}
-	auth := options.replicaAuth()
+	auth := options.replicaLines()
 	for i := range 2 {
 		s.Nodes = append(s.Nodes, start(t, tempDir(t), options, func(int) []string {
 			lines := auth
@@ -57,17 +57,20 @@ func StartSentinel(t testing.TB, options Options) *Sentinel {
 func startWatcher(t testing.TB, masterPort int, options Options) *Server {
 	t.Helper()
 	dir := tempDir(t)
-	w := &Server{process: &process{binary: binary(t, "redis-server")}, options: Options{Password: options.SentinelPassword}, sentinel: true}
+	w := &Server{
+		options: Options{Password: options.SentinelPassword, TLS: options.TLS}, Certificates: options.Certificates, sentinel: true,
+		process: &process{binary: binary(t, "redis-server")},
+	}
 	t.Cleanup(w.process.kill)
 	const tries = 10
 	for try := range tries {
 		w.listen(FreePort(t))
-		lines := []string{
-			"bind 127.0.0.1", "dir " + dir, "logfile \"\"", "port " + strconv.Itoa(w.Port), "protected-mode no",
+		lines := append(w.portLines(), Options{TLS: options.TLS}.replicaLines()...)
+		lines = append(lines,
+			"bind 127.0.0.1", "dir "+dir, "logfile \"\"", "protected-mode no",
 			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 1", MasterName, masterPort),
-			"sentinel down-after-milliseconds " + MasterName + " 500",
-			"sentinel failover-timeout " + MasterName + " 3000",
-		}
+			"sentinel down-after-milliseconds "+MasterName+" 500",
+			"sentinel failover-timeout "+MasterName+" 3000")
 		if options.SentinelPassword != "" {
 			lines = append(lines, "requirepass "+options.SentinelPassword)
 		}
@@ -95,11 +98,7 @@ func startWatcher(t testing.TB, masterPort int, options Options) *Server {
 
 // URL returns the address as ratelimitd's settings take it.
 func (s *Sentinel) URL() string {
-	auth := ""
-	if s.options.Password != "" {
-		auth = s.options.User + ":" + s.options.Password + "@"
-	}
-	address := "redis+sentinel://" + auth + s.Sentinel.Address + "/" + MasterName
+	address := s.options.url("+sentinel") + s.Sentinel.Address + "/" + MasterName
 	if s.options.SentinelPassword != "" {
 		address += "?sentinel_password=" + url.QueryEscape(s.options.SentinelPassword)
 	}

@@ -74,11 +74,7 @@ func Start(t testing.TB, options Options) *Server {
 func start(t testing.TB, dir string, options Options, configure func(extraPort int) []string) *Server {
 	t.Helper()
 	s := &Server{options: options, process: &process{binary: binary(t, "redis-server")}}
-	if options.TLS {
-		if s.Certificates = options.Certificates; s.Certificates == nil {
-			s.Certificates = NewCertificates(t, dir)
-		}
-	}
+	s.Certificates = options.withCertificates(t).Certificates
 	t.Cleanup(s.process.kill)
 	const tries = 10 // a port that was free may be taken by the time redis binds it
 	for try := range tries {
@@ -112,14 +108,9 @@ func (s *Server) place(t testing.TB, dir string, configure func(int) []string) {
 	case s.options.Unix:
 		s.Network, s.Address = "unix", filepath.Join(dir, "redis.sock")
 		lines = append(lines, "port 0", "unixsocket "+s.Address)
-	case s.options.TLS:
-		s.listen(ports[0])
-		c := s.Certificates
-		lines = append(lines, "port 0", "tls-port "+strconv.Itoa(s.Port), "tls-auth-clients yes",
-			"tls-cert-file "+c.ServerCert, "tls-key-file "+c.ServerKey, "tls-ca-cert-file "+c.CA)
 	default:
 		s.listen(ports[0])
-		lines = append(lines, "port "+strconv.Itoa(s.Port))
+		lines = append(lines, s.portLines()...)
 	}
 	switch {
 	case s.options.User != "":
@@ -132,6 +123,27 @@ func (s *Server) place(t testing.TB, dir string, configure func(int) []string) {
 		lines = append(lines, configure(ports[1])...)
 	}
 	s.process.args = []string{writeConfig(t, dir, "redis.conf", lines)}
+}
+
+// portLines are those about the port.
+func (s *Server) portLines() []string {
+	port := strconv.Itoa(s.Port)
+	if c := s.Certificates; c != nil {
+		return []string{
+			"port 0", "tls-port " + port, "tls-auth-clients yes",
+			"tls-cert-file " + c.ServerCert, "tls-key-file " + c.ServerKey, "tls-ca-cert-file " + c.CA,
+		}
+	}
+	return []string{"port " + port}
+}
+
+// withCertificates returns options that have certificates if they need some.
+func (o Options) withCertificates(t testing.TB) Options {
+	t.Helper()
+	if o.TLS && o.Certificates == nil {
+		o.Certificates = NewCertificates(t, tempDir(t))
+	}
+	return o
 }
 
 func (s *Server) listen(port int) {

@@ -227,13 +227,19 @@ func (b *syncBuffer) String() string {
 }
 
 // After a fail-over, in good order or by a crash, the store finds the new
-// master by itself. The sentinel has a password of its own.
+// master by itself. The sentinel has a password of its own, and the one that
+// notices a crash speaks TLS.
 func TestRedisSentinelFailover(t *testing.T) {
 	for _, crash := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crash=%v", crash), func(t *testing.T) {
 			t.Parallel()
-			s := redistest.StartSentinel(t, redistest.Options{User: "limiter", Password: "secret", SentinelPassword: "watch"})
-			r, _ := openRedis(t, s.URL(), func(o *RedisOptions) { o.ReadTimeout = time.Second })
+			s := redistest.StartSentinel(t, redistest.Options{TLS: crash, User: "limiter", Password: "secret", SentinelPassword: "watch"})
+			r, _ := openRedis(t, s.URL(), func(o *RedisOptions) {
+				o.ReadTimeout = time.Second
+				if crash {
+					o.TLS.Files = copyFiles(t, s.Sentinel.Certificates, t.TempDir())
+				}
+			})
 			l := limitOf(t, "fixed_window", 1_000_000, aLongTime)
 			var decided atomic.Int64
 			ctx, stop := context.WithCancel(context.Background())
