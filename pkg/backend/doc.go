@@ -1,5 +1,5 @@
 // Package backend keeps states and applies algorithms to them atomically:
-// in memory, in Redis, and with what stacks on both.
+// in memory, in Redis, in memcached, and with what stacks on them.
 //
 // A store has one method on the path of a request:
 //
@@ -11,7 +11,7 @@
 // with the same Group. Decide is safe for concurrent use.
 //
 // [Memory] is for one process; its counts end with it. [Redis] is for many
-// processes, which all see one count. [KnownOver] stacks on a store and refuses
+// processes, which all see one count, and so is [Memcached], which may forget it. [KnownOver] stacks on a store and refuses
 // for a moment what it has just denied; [FailurePolicy] stacks on either and
 // answers what the store did not decide.
 //

@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 
+	"github.com/bradfitz/gomemcache/memcache"
+
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
@@ -53,6 +55,7 @@ var errorKinds = [...]string{"corrupt", "full", "timeout", "lost", "unavailable"
 // isTimeout reports whether an error is about time that has run out.
 func isTimeout(err error) bool {
 	var netErr net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
+	var late *memcache.ConnectTimeoutError
+	return errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
 		errors.As(err, &netErr) && netErr.Timeout()
 }

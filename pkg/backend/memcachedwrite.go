@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -122,9 +123,18 @@ func (s *memcachedServer) writeOne(x *session, c *counter, now int64) {
 	s.store.metrics.wrote(verb, c.lost, err)
 }
 
+// isDial reports whether an error is about a connection that was not made.
+func isDial(err error) bool {
+	var late *memcache.ConnectTimeoutError
+	var failed *net.OpError
+	return errors.As(err, &late) || errors.As(err, &failed) && failed.Op == "dial"
+}
+
 // writeError is the reason for which what depends on a counter is not decided.
 func writeError(err error) error {
 	switch {
+	case isDial(err): // nothing was sent
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case strings.Contains(err.Error(), "SERVER_ERROR"): // as where there is no room: it says that it has not stored
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case isTimeout(err):

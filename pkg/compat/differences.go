@@ -64,10 +64,11 @@ var requestDifferences = []Difference{
 var countingDifferences = []Difference{
 	{What: "Each descriptor is charged by itself, denied or not; a cost that crosses the limit is charged in full"},
 	{What: "A look with 0 hits: OK at a full counter; it makes a key", Fate: Better, How: "it makes none"},
-	{What: "Windows begin at multiples of their length since 1970, by the clock of each replica", Fate: Better, How: "by the clock of Redis"},
+	{What: "Windows begin at multiples of their length since 1970, by the clock of each replica", Fate: Better, How: "by the clock of Redis; with memcached, which has none to ask, by that of each replica"},
 	{What: "Counter keys are joined by `_`: different descriptors, and limits of different units, may share one", Fate: Better, How: "no two counters share a key"},
-	{What: "Keys in Redis", Fate: Better, How: "they have another form, so counts do not carry over: [migrating.md](migrating.md)"},
+	{What: "Keys in Redis and memcached", Fate: Better, How: "they have another form, so counts do not carry over: [migrating.md](migrating.md)"},
 	{What: "INCRBY and EXPIRE, not together; a key of another type fails the whole request and charges half of it", Fate: Better, How: "one script, all or nothing for each request; a corrupt key fails its own requests"},
+	{What: "Memcached is read at once and charged afterwards: parallel calls pass a limit, and so does all that goes wrong", Fate: Better, How: "what was read is charged only if it is still so, and else decided anew"},
 	{What: "A limit whose number changes keeps its count, one whose unit changes begins anew"},
 	{What: "Quota mode, for a rule and for all"},
 	{What: "Shadow mode, for a rule and for all"},
