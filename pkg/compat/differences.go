@@ -86,6 +86,7 @@ var endpointDifferences = []Difference{
 	{What: "gRPC: `RateLimitService/ShouldRateLimit`, health for `ratelimit` and for no name"},
 	{What: "`/json` and `/healthcheck` take any method", Fate: Better, How: "POST, and GET or HEAD; others are answered 405"},
 	{What: "`/json`: 400 and `Bad Request` for whatever is wrong", Fate: Better, How: "400 with what is wrong with the request, 503 where Redis does not answer"},
+	{What: "Health: bad until Redis has answered once and a control plane has sent its first state, and from SIGTERM on; a bad policy file or a Redis that goes away changes nothing"},
 	{What: "`/healthcheck`: 200 and `OK`, or 500", Fate: Better, How: "503 with the reason in place of 500"},
 	{What: "The debug port: `/` and unknown paths list its pages; `/debug/pprof/`"},
 	{What: "`/rlconfig` on it: in an order that changes", Fate: Better, How: "sorted; `/rules`, `/rules.json`, `/status` and more besides: [operations.md](operations.md#admin-pages)"},
