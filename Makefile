@@ -14,7 +14,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 MAKEFLAGS += --no-print-directory --warn-undefined-variables
 
-# Packages that need nothing but Go and redis-server.
+# Packages that need nothing but Go, redis-server and memcached.
 unit_packages := $$(go list ./... | grep -v /integration)
 # Those of the built binary. The faults run apart, since they judge times.
 integration_packages := $$(go list ./integration/... | grep -v /faults)

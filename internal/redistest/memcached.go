@@ -8,6 +8,7 @@ import (
 	"net"
 	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,16 +146,36 @@ func (m *Memcached) Set(t testing.TB, key, value string) {
 }
 
 // Expiries returns the keys that the server holds, each with the second since 1970
-// at which it expires, -1 for never.
+// at which it expires, -1 for never. A list of memcached's leaves out what is in use
+// that moment: it is asked for until it has as many keys as are counted, or has
+// been the same for a while, since what has expired may be counted still.
 func (m *Memcached) Expiries(t testing.TB) map[string]int64 {
 	t.Helper()
-	last := m.dump(t)
-	waitFor(t, "memcached lists its keys alike twice", func() bool { // it leaves out what is in use
+	const while = 300 * time.Millisecond
+	last, since := m.dump(t), time.Now()
+	waitFor(t, "memcached lists its keys", func() bool {
+		if len(last) == m.counted(t) || time.Since(since) > while {
+			return true
+		}
 		before := last
-		last = m.dump(t)
-		return maps.Equal(before, last)
+		if last = m.dump(t); !maps.Equal(before, last) {
+			since = time.Now()
+		}
+		return false
 	})
 	return last
+}
+
+// counted is how many keys the server counts, of which some may have expired.
+func (m *Memcached) counted(t testing.TB) int {
+	t.Helper()
+	for _, line := range m.Do(t, "stats") {
+		if text, found := strings.CutPrefix(line, "STAT curr_items "); found {
+			n, _ := strconv.Atoi(text) // what is no number is none of the list's
+			return n
+		}
+	}
+	return -1
 }
 
 func (m *Memcached) dump(t testing.TB) map[string]int64 {

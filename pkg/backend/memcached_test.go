@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -156,7 +155,7 @@ func TestMemcachedKeys(t *testing.T) {
 			t.Errorf("%q and %q have one key", k, other)
 		}
 		seen[got] = k
-		if len(got) > 250 || bytes.ContainsAny([]byte(got), " \t\r\n\x00\x7f") {
+		if len(got) > 250 || strings.ContainsAny(got, " \t\r\n\x00\x7f") {
 			t.Errorf("%q: memcached takes no key %q", k, got)
 		}
 	}
