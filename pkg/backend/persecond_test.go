@@ -58,6 +58,22 @@ func TestPerSecondCountersLieApart(t *testing.T) {
 	wantMetric(t, reg, "ratelimitd_redis_asks_total", 10)
 }
 
+// Each Redis is looked at by itself, and what is found says where.
+func TestPerSecondInspectsBoth(t *testing.T) {
+	t.Parallel()
+	fast := redistest.Start(t, redistest.Options{Config: []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"}})
+	slow := redistest.Start(t, redistest.Options{})
+	var log journal
+	p, reg := openPerSecond(t, fast.URL(), slow.URL(), func(o *RedisOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	await(t, "both are ready", func() bool { return p.Ready() == nil })
+	if fast, slow := gauge(t, reg, "ratelimitd_redis_evicting", "per_second"), gauge(t, reg, "ratelimitd_redis_evicting", "other"); fast != 1 || slow != 0 {
+		t.Errorf("%v and %v servers that drop counters, want 1 and 0", fast, slow)
+	}
+	if !log.has("redis drops counters", "limits=per_second") || log.has("redis drops counters", "limits=other") {
+		t.Error(log.String())
+	}
+}
+
 // By the reference's counting where what fits is left alone, over both Redis: see
 // algorithm.OnlyOver.
 func TestPerSecondOnlyOver(t *testing.T) {
