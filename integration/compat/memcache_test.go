@@ -105,3 +105,19 @@ descriptors:
 		}
 	}
 }
+
+// Over TLS, to a server that wants a certificate. The name is checked unless it is said not to be.
+func TestMemcacheTLS(t *testing.T) {
+	t.Parallel()
+	cache := redistest.StartMemcached(t, redistest.MemcachedOptions{TLS: true})
+	c := cache.Certificates
+	s := start(t, append(withPolicies(t), "BACKEND_TYPE=memcache", "MEMCACHE_HOST_PORT="+cache.Address, "MEMCACHE_TLS=true",
+		"MEMCACHE_TLS_CACERT="+c.CA, "MEMCACHE_TLS_CLIENT_CERT="+c.ClientCert, "MEMCACHE_TLS_CLIENT_KEY="+c.ClientKey,
+		"MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION=true")...)
+	awayFrom(time.Hour)
+	for hit := 1; hit <= 11; hit++ {
+		if code, all := s.statuses(t, "another", "key3", "x"); (code == rlsv3.RateLimitResponse_OVER_LIMIT) != (hit > 10) {
+			t.Fatalf("hit %d: %v", hit, all)
+		}
+	}
+}

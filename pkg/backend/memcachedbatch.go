@@ -46,7 +46,7 @@ func (s *memcachedServer) runErrands(batch []*errand) {
 // decide decides a batch in rounds, until nothing is left or the end has come. The
 // error is what it says of the server.
 func (s *memcachedServer) decide(batch []*errand, end time.Time) error {
-	x := s.begin(end)
+	began, x := time.Now(), s.begin(end)
 	defer s.release(x)
 	r := &round{server: s, session: x, pending: requestsOf(batch)}
 	for tries := 1; len(r.pending) > 0; tries++ {
@@ -68,7 +68,7 @@ func (s *memcachedServer) decide(batch []*errand, end time.Time) error {
 		}
 		r.contended = true
 	}
-	if r.contended {
+	if r.contended && time.Since(began) > s.store.options.Budget {
 		return errNoVerdict // it has taken long for what others did
 	}
 	return nil
