@@ -106,7 +106,7 @@ descriptors:
 	}
 }
 
-// Over TLS, to a server that wants a certificate. The name is checked unless it is said not to be.
+// Over TLS, to a server that wants a certificate.
 func TestMemcacheTLS(t *testing.T) {
 	t.Parallel()
 	cache := redistest.StartMemcached(t, redistest.MemcachedOptions{TLS: true})
