@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,10 +99,16 @@ func drainBody(w http.ResponseWriter, r *http.Request) {
 }
 
 // quick answers at once, whatever it is asked.
-type quick struct{}
+type quick struct {
+	untold *atomic.Int64 // answers that were not said to be sent; nil: nobody wants to know
+}
 
-func (quick) Handle(_ context.Context, batch []*Call) {
+func (q quick) Handle(_ context.Context, batch []*Call) {
 	for _, call := range batch {
+		if q.untold != nil {
+			q.untold.Add(1)
+			call.Sent = func() { q.untold.Add(-1) }
+		}
 		if bytes.HasPrefix(call.Message, []byte("no ")) {
 			call.Code, call.Status = 14, string(call.Message[3:])
 		} else {
@@ -122,7 +129,9 @@ func FuzzConnection(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		o := Options{Handler: quick{}, Other: http.HandlerFunc(drainBody), MaxStreams: 50, MaxHeaderList: 2000, MaxBuffered: 5000, MaxMessage: 4000}
+		handler := quick{new(atomic.Int64)}
+		mark := func(header func(string) string) any { return header("traceparent") }
+		o := Options{Handler: handler, Mark: mark, Other: http.HandlerFunc(drainBody), MaxStreams: 50, MaxHeaderList: 2000, MaxBuffered: 5000, MaxMessage: 4000}
 		for _, begin := range [][]byte{opening(), nil} {
 			c, out := play(t, o, append(bytes.Clone(begin), data...))
 			if c.greeted {
@@ -130,6 +139,9 @@ func FuzzConnection(f *testing.F) {
 			}
 			if len(out) > 200+20*len(data)+mostPatience*20 {
 				t.Errorf("%d bytes in, %d out", len(data), len(out))
+			}
+			if n := handler.untold.Load(); n != 0 {
+				t.Errorf("of %d answers nobody said that they were sent", n)
 			}
 		}
 	})
