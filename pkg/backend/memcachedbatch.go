@@ -49,9 +49,10 @@ func (s *memcachedServer) decide(batch []*errand, end time.Time) error {
 	began, x := time.Now(), s.begin(end)
 	defer s.release(x)
 	r := &round{server: s, session: x, pending: requestsOf(batch)}
+	var verdict error // the first
 	for tries := 1; len(r.pending) > 0; tries++ {
-		if err := r.run(); err != nil {
-			return err
+		if err := r.run(); verdict == nil {
+			verdict = err
 		}
 		if len(r.pending) == 0 {
 			break
@@ -59,19 +60,20 @@ func (s *memcachedServer) decide(batch []*errand, end time.Time) error {
 		wait := time.Duration(rand.Int64N(int64(min(time.Duration(tries)*crowd, maxCrowd))))
 		if time.Until(end) <= wait {
 			for _, q := range r.pending {
-				q.fail(errContended, func(*counter) bool { return true })
+				q.fail(errContended)
 			}
-			return errNoVerdict
+			r.pending, r.late = nil, true
+			break
 		}
 		if tries > 1 {
 			time.Sleep(wait)
 		}
 		r.contended = true
 	}
-	if r.contended && time.Since(began) > s.store.options.Budget {
+	if verdict == nil && (r.late || r.contended && time.Since(began) > s.store.options.Budget) {
 		return errNoVerdict // it has taken long for what others did
 	}
-	return nil
+	return verdict
 }
 
 // request is a request of a batch, until its counters are charged as they were
@@ -103,7 +105,8 @@ type round struct {
 	server    *memcachedServer
 	session   *session
 	pending   []*request
-	contended bool
+	contended bool // others were quicker
+	late      bool // until there was no more time
 
 	counters []*counter
 	byKey    map[string]*counter
@@ -114,7 +117,7 @@ func (r *round) run() error {
 	r.gather(first)
 	if err := r.server.read(r.session, r.counters); err != nil {
 		for _, q := range r.pending {
-			q.fail(err, func(*counter) bool { return true })
+			q.fail(err)
 		}
 		r.pending = nil
 		return err
@@ -162,7 +165,7 @@ func (q *request) decide(now int64, states []*algorithm.State) []*algorithm.Stat
 		case c == nil:
 			states = append(states, nil)
 		case c.err != nil:
-			q.fail(c.err, func(*counter) bool { return true })
+			q.fail(c.err)
 			clear(q.counters)
 			return states
 		default:
@@ -173,10 +176,10 @@ func (q *request) decide(now int64, states []*algorithm.State) []*algorithm.Stat
 	return states
 }
 
-// fail leaves undecided what is asked of some of the counters in this round.
-func (q *request) fail(err error, of func(*counter) bool) {
+// fail leaves undecided what is asked in this round.
+func (q *request) fail(err error) {
 	for i, c := range q.counters {
-		if c != nil && of(c) {
+		if c != nil {
 			q.out[i] = algorithm.Decision{Err: err}
 		}
 	}
@@ -184,21 +187,26 @@ func (q *request) fail(err error, of func(*counter) bool) {
 
 // settle is told what became of the counters, and reports whether some of the
 // request has to be decided anew, since others were quicker. What was charged stays
-// charged, to be given back by the [spreader] if the request does not pass.
+// charged, to be given back by [settle] if the request does not pass. Where
+// a counter could not be written, what is not charged by then is left undecided:
+// whether the request passes is not known any more.
 func (q *request) settle() (again bool) {
+	var failed error
 	for _, c := range q.counters {
-		if c == nil {
-			continue
+		if c != nil && c.err != nil {
+			failed = c.err
 		}
-		if c.err != nil {
-			q.fail(c.err, func(of *counter) bool { return of == c })
-		}
-		again = again || c.lost
 	}
 	for i, c := range q.counters {
 		switch {
-		case c == nil || c.lost:
-		case c.err != nil || stands(&q.asks[i], &q.out[i]):
+		case c == nil:
+		case c.err != nil:
+			q.out[i], q.counters[i] = algorithm.Decision{Err: c.err}, nil
+		case c.lost && failed != nil:
+			q.out[i], q.counters[i] = algorithm.Decision{Err: failed}, nil
+		case c.lost:
+			again = true
+		case stands(&q.asks[i], &q.out[i]):
 			q.counters[i] = nil
 		}
 	}
@@ -225,10 +233,11 @@ func (s *memcachedServer) read(x *session, counters []*counter) error {
 	return nil
 }
 
-// verdictOf is what failed writes say of the server: the first error.
+// verdictOf is what failed writes say of the server: the first error, but for those
+// that are about a counter.
 func verdictOf(counters []*counter) error {
 	for _, c := range counters {
-		if c.err != nil && !errors.Is(c.err, algorithm.ErrCorrupt) {
+		if c.err != nil && !errors.Is(c.err, errTooLarge) {
 			return c.err
 		}
 	}

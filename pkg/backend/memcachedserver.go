@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ type memcachedServer struct {
 	lane    *lane
 
 	mu     sync.Mutex // protects what follows
-	idle   []*session
+	idle   []*session // the one used last is at the end
 	closed bool
 }
 
@@ -60,13 +61,19 @@ func (s *memcachedServer) String() string { return s.address }
 type session struct {
 	client  *memcache.Client
 	end     time.Time
-	dialled bool // since begin
+	dialled bool      // since begin
+	used    time.Time // until then
 }
+
+// keepIdle is how long a session is kept that nobody uses. What is said on one that
+// was cut meanwhile, by the server or on the way, may not be said twice.
+const keepIdle = 10 * time.Second
 
 // begin returns a session that ends at an instant.
 func (s *memcachedServer) begin(end time.Time) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.dropOld()
 	var x *session
 	if n := len(s.idle); n > 0 {
 		x, s.idle = s.idle[n-1], s.idle[:n-1]
@@ -88,6 +95,16 @@ func (s *memcachedServer) begin(end time.Time) *session {
 	return x
 }
 
+// dropOld closes the connections that nobody has used for long. Callers hold mu.
+func (s *memcachedServer) dropOld() {
+	old := 0
+	for old < len(s.idle) && time.Since(s.idle[old].used) > keepIdle {
+		_ = s.idle[old].client.Close()
+		old++
+	}
+	s.idle = slices.Delete(s.idle, 0, old)
+}
+
 // release keeps a session for later, if there is room.
 func (s *memcachedServer) release(x *session) {
 	s.mu.Lock()
@@ -96,6 +113,7 @@ func (s *memcachedServer) release(x *session) {
 		_ = x.client.Close()
 		return
 	}
+	x.used = time.Now()
 	s.idle = append(s.idle, x)
 }
 

@@ -12,6 +12,10 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
+// errNoCas is the reason for which nothing is decided that could not be charged
+// without others' charges being lost.
+var errNoCas = fmt.Errorf("%w: memcached has no cas, which counting needs: it was started with -C, or what stands before it has none", ErrUnavailable)
+
 // readSome reads counters in one call.
 func (s *memcachedServer) readSome(x *session, counters []*counter) error {
 	var items map[string]*memcache.Item
@@ -29,6 +33,10 @@ func (s *memcachedServer) readSome(x *session, counters []*counter) error {
 			continue
 		}
 		c.found, c.stored, c.cas = true, item.Value, item.CasID
+		if c.cas == 0 {
+			c.err = errNoCas
+			continue
+		}
 		if c.state, c.err = c.limit.DecodeState(item.Value); c.err != nil {
 			c.err = fmt.Errorf("%w: memcached key %q", c.err, c.key)
 		}
@@ -130,12 +138,19 @@ func isDial(err error) bool {
 	return errors.As(err, &late) || errors.As(err, &failed) && failed.Op == "dial"
 }
 
+// errTooLarge is the reason for which what memcached has no place for is not
+// charged, however much room there is.
+var errTooLarge = fmt.Errorf("%w: the counter is larger than memcached takes, see its option -I", ErrUnavailable)
+
 // writeError is the reason for which what depends on a counter is not decided.
 func writeError(err error) error {
+	said := strings.ToLower(err.Error())
 	switch {
 	case isDial(err): // nothing was sent
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	case strings.Contains(err.Error(), "SERVER_ERROR"): // as where there is no room: it says that it has not stored
+	case strings.Contains(said, "server_error object too large"):
+		return errTooLarge
+	case strings.Contains(said, "server_error out of memory"): // it says that it has not stored; a proxy with another one may have
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case isTimeout(err):
 		return fmt.Errorf("%w: %w", ErrTimeout, err)
