@@ -227,7 +227,7 @@ func startProxy(t *testing.T, name, ratelimitd string) *envoy {
 	validateEnvoy(t, text)
 	e.launch(t, text, 2)
 	t.Cleanup(func() { // before Envoy ends
-		if t.Failed() && e.running() {
+		if t.Failed() && e.Running() {
 			why := e.stats(t, `^cluster\.outbound\|8081\|\|ratelimitd\.`)
 			maps.DeleteFunc(why, func(_ string, n int) bool { return n == 0 })
 			t.Logf("what Envoy counted of its calls to ratelimitd: %v", why)
@@ -314,7 +314,7 @@ func TestIstioGateway(t *testing.T) {
 	gateway.wantOutcomes(t, "outbound|80||orders.shop.svc.cluster.local", map[string]bool{"ok": true, "over_limit": true})
 
 	// Without ratelimitd requests get through: failure_mode_deny is false.
-	server.kill()
+	server.Kill()
 	ask{1, "/login", "", nil, http.StatusOK}.run(t, gateway)
 	gateway.wantOutcomes(t, "outbound|80||orders.shop.svc.cluster.local", map[string]bool{"ok": true, "over_limit": true, "error": true, "failure_mode_allowed": true})
 }

@@ -48,7 +48,7 @@ func TestLifeOfAPod(t *testing.T) {
 		t.Errorf("ratelimitd_config_last_load_successful is %v", got)
 	}
 
-	redisPod.kill()
+	redisPod.Kill()
 	time.Sleep(500 * time.Millisecond)
 	if !probes(true, true)() {
 		t.Error("a failure of Redis makes the pod unready, or kills it")
@@ -57,16 +57,16 @@ func TestLifeOfAPod(t *testing.T) {
 		t.Errorf("without Redis, with on_store_error: allow: %s", got)
 	}
 
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := p.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, time.Second, "the stopping pod to say so", func() bool { return !p.passes(t, p.c.ReadinessProbe) })
 	if got := p.ask(t); !strings.Contains(got, `"overallCode":"OK"`) {
 		t.Errorf("while it drains: %s", got)
 	}
-	waitFor(t, 10*time.Second, "the pod to end", func() bool { return !p.running() })
-	if !p.cmd.ProcessState.Success() {
-		t.Errorf("the pod ended with %v", p.cmd.ProcessState)
+	waitFor(t, 10*time.Second, "the pod to end", func() bool { return !p.Running() })
+	if !p.Cmd.ProcessState.Success() {
+		t.Errorf("the pod ended with %v", p.Cmd.ProcessState)
 	}
 }
 

@@ -17,12 +17,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // pod runs the container of a Deployment as a process of this machine, in the way in which the kubelet would: with its
 // arguments and environment, its volumes laid as links to directories, and its probes.
 type pod struct {
-	*process
+	*programtest.Process
 	c         *container
 	volumes   map[string]string // mount path → directory here
 	addresses map[int]string    // container port → address here
@@ -139,7 +141,7 @@ func (p *pod) start(t *testing.T, path string, env []string, args ...string) {
 		}
 		expanded = append(expanded, p.here(arg))
 	}
-	p.process = startProcess(t, p.c.Name, append(all, env...), path, append(expanded, args...)...)
+	p.Process = startProcess(t, append(all, env...), path, append(expanded, args...)...)
 }
 
 // passes probes as the kubelet does, once.
@@ -194,7 +196,7 @@ func (p *pod) at(t *testing.T, nameOrNumber string) string {
 func (p *pod) waitReady(t *testing.T) {
 	t.Helper()
 	waitFor(t, 20*time.Second, p.c.Name+" to be ready", func() bool {
-		if !p.running() {
+		if !p.Running() {
 			t.Fatalf("%s ended", p.c.Name)
 		}
 		return p.passes(t, p.c.ReadinessProbe)

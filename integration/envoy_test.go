@@ -15,11 +15,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // envoy is a running Envoy with the configuration of deploy/envoy.
 type envoy struct {
-	*process
+	*programtest.Process
 	address string // of the listener that limits
 	admin   string
 }
@@ -47,9 +49,9 @@ func (e *envoy) launch(t *testing.T, config string, workers int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "envoy.yaml")
 	writePolicy(t, file, config)
-	e.process = startProcess(t, "envoy", nil, envoyPath, "-c", file, "--concurrency", strconv.Itoa(workers), "--disable-hot-restart", "-l", "warning")
+	e.Process = startProcess(t, nil, envoyPath, "-c", file, "--concurrency", strconv.Itoa(workers), "--disable-hot-restart", "-l", "warning")
 	waitFor(t, 20*time.Second, "Envoy to be ready", func() bool {
-		if !e.running() {
+		if !e.Running() {
 			t.Fatal("Envoy ended")
 		}
 		resp, err := http.Get("http://" + e.admin + "/ready")

@@ -53,7 +53,7 @@ descriptors:
 	ask{1, "/user", "", []string{"x-user-id: deny"}, allowed}.run(t, envoy)
 	ask{1, "/user", "", []string{"x-user-id: deny"}, refused}.run(t, envoy)
 
-	server.kill()
+	server.Kill()
 	run(map[string]int{"allow": allowed, "deny": allowed, "error": allowed})
 }
 

@@ -199,7 +199,7 @@ func TestEnvoyGateway(t *testing.T) {
 	if !p.passes(t, p.c.ReadinessProbe) {
 		t.Error("it is not ready without a policy")
 	}
-	p.terminate(t, 10*time.Second)
+	p.Terminate(t, 10*time.Second)
 }
 
 // With one variable more only who has a certificate of Envoy Gateway may call; its proxies have.
@@ -345,7 +345,7 @@ func (e *envoy) failures(t *testing.T) int {
 func (p *pod) wantNotes(t *testing.T, names ...string) {
 	t.Helper()
 	var got []string
-	for _, found := range regexp.MustCompile(`a setting changes nothing" name=(\w+)`).FindAllStringSubmatch(p.log.tail(1000), -1) {
+	for _, found := range regexp.MustCompile(`a setting changes nothing" name=(\w+)`).FindAllStringSubmatch(p.Log.String(), -1) {
 		got = append(got, found[1])
 	}
 	if strings.Join(got, " ") != strings.Join(names, " ") {

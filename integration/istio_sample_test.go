@@ -74,5 +74,5 @@ func TestIstioSample(t *testing.T) {
 	layVolume(t, mounted, policies)
 	waitFor(t, 5*time.Second, "the changed ConfigMap to be in force", func() bool { return client.mustGet(t, "/productpage").status == ok })
 	envoy.wantNoErrors(t)
-	p.terminate(t, 10*time.Second)
+	p.Terminate(t, 10*time.Second)
 }

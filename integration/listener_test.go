@@ -66,7 +66,7 @@ func TestListeners(t *testing.T) {
 				}
 			}
 			envoy.wantNoErrors(t)
-			s.terminate(t, 10*time.Second)
+			s.Terminate(t, 10*time.Second)
 			if _, err := os.Lstat(socket); err == nil {
 				t.Error("the socket is still there")
 			}

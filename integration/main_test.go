@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // Relative to this folder, in which `go test` runs the tests.
@@ -31,21 +32,5 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "integration: Redis is not there; run `apt-get install redis-server` first:", err)
 		return 1
 	}
-	dir, err := os.MkdirTemp("", "ratelimitd-integration")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "integration:", err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	ratelimitdPath = filepath.Join(dir, "ratelimitd")
-	args := []string{"build", "-o", ratelimitdPath}
-	if raceDetector {
-		args = append(args, "-race")
-	}
-	build := exec.Command("go", append(args, "../cmd/ratelimitd")...)
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "integration: building ratelimitd: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
+	return programtest.Main(m, &ratelimitdPath, programtest.Race)
 }

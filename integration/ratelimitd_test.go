@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
 // ratelimitd is a running `ratelimitd serve`.
 type ratelimitd struct {
-	*process
+	*programtest.Process
 	grpc, http string // addresses
 	env        []string
 }
@@ -50,14 +51,14 @@ func (s *ratelimitd) start(t *testing.T) {
 // launch starts the process and does not wait.
 func (s *ratelimitd) launch(t *testing.T) {
 	t.Helper()
-	s.process = startProcess(t, "ratelimitd", s.env, ratelimitdPath, "serve")
+	s.Process = startProcess(t, s.env, ratelimitdPath, "serve")
 }
 
 // waitReady waits until the process says that it is ready.
 func (s *ratelimitd) waitReady(t *testing.T) {
 	t.Helper()
 	waitFor(t, 20*time.Second, "ratelimitd to be ready", func() bool {
-		if !s.running() {
+		if !s.Running() {
 			t.Fatal("ratelimitd ended")
 		}
 		return s.health() == http.StatusOK

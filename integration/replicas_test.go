@@ -100,7 +100,7 @@ func TestRollingRestart(t *testing.T) {
 		return nil
 	})
 	for _, server := range f.servers {
-		server.terminate(t, 20*time.Second)
+		server.Terminate(t, 20*time.Second)
 		server.start(t)
 		for _, envoy := range f.envoys {
 			envoy.waitHealthy(t, len(f.servers))

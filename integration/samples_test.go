@@ -183,7 +183,7 @@ func TestSamples(t *testing.T) {
 	wantEachRuleMet(t, server)
 
 	// Nobody signs in unlimited, while other requests pass.
-	server.kill()
+	server.Kill()
 	if got := client.mustGet(t, "/login").status; got != http.StatusServiceUnavailable {
 		t.Errorf("/login without ratelimitd: status %d, want 503", got)
 	}

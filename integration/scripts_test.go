@@ -77,7 +77,7 @@ func startScripts(t *testing.T) *scripts {
 	s := &ratelimitd{grpc: freeAddress(t), http: freeAddress(t)}
 	metrics := freeAddress(t)
 	port := func(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
-	s.process = startProcess(t, "ratelimit", []string{
+	s.Process = startProcess(t, []string{
 		"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=rl", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redistest.Start(t, redistest.Options{}).Address,
 		"RESPONSE_DYNAMIC_METADATA=true", "USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR=" + metrics,
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "PORT=" + port(s.http), "GRPC_PORT=" + port(s.grpc), "DEBUG_PORT=" + port(freeAddress(t)),

@@ -116,7 +116,7 @@ func TestFailureModeDeny(t *testing.T) {
 	}})
 	ask{1, "/user", "", []string{"x-user-id: alice"}, http.StatusOK}.run(t, envoy)
 	ask{1, "/user", "", []string{"x-user-id: alice"}, http.StatusTooManyRequests}.run(t, envoy)
-	server.kill()
+	server.Kill()
 	ask{1, "/user", "", []string{"x-user-id: alice"}, http.StatusInternalServerError}.run(t, envoy)
 	ask{1, "/user", "", nil, http.StatusOK}.run(t, envoy) // nothing to ask about is no failure
 }

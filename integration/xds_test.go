@@ -97,11 +97,11 @@ func TestStopsWhileTheStartWaits(t *testing.T) {
 			server := newRatelimitd(t, "", "RATELIMITD_XDS_SERVER="+row.server, "RATELIMITD_XDS_NODE_ID=envoy-ratelimit",
 				"RATELIMITD_STORE=redis", "RATELIMITD_REDIS_URL=redis://"+freeAddress(t))
 			server.launch(t)
-			waitFor(t, 20*time.Second, "the log to tell: "+row.logged, func() bool { return strings.Contains(server.log.tail(100), row.logged) })
+			waitFor(t, 20*time.Second, "the log to tell: "+row.logged, func() bool { return strings.Contains(server.Log.String(), row.logged) })
 			if got := server.health(); got != http.StatusServiceUnavailable {
 				t.Errorf("health %d", got)
 			}
-			server.terminate(t, 10*time.Second)
+			server.Terminate(t, 10*time.Second)
 		})
 	}
 }

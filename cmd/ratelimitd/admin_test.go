@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
@@ -80,7 +81,7 @@ func TestAdminPagesWithBadCertificates(t *testing.T) {
 		s.GRPCAddress, s.HTTPAddress, s.AdminAddress = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 		s.AdminTLSCertFile, s.AdminTLSKeyFile = files.ServerCert, files.ServerKey
 		change(s)
-		if err := (&Main{Settings: s, LogTo: &lockedBuffer{}}).Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), name) {
+		if err := (&Main{Settings: s, LogTo: &programtest.Journal{}}).Run(t.Context()); err == nil || !strings.HasPrefix(err.Error(), name) {
 			t.Errorf("got %v, want %s", err, name)
 		}
 	}

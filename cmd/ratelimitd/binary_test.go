@@ -7,34 +7,20 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // binary is the program as it is delivered, built once for all tests.
 var binary string
 
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "ratelimitd")
-	if err == nil {
-		binary = filepath.Join(dir, "ratelimitd")
-		build := exec.Command("go", "build", "-o", binary, ".")
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(programtest.Main(m, &binary)) }
 
 // command returns the program with an environment of its own, in a folder of
 // its own.
@@ -130,25 +116,12 @@ func free(t *testing.T) string {
 }
 
 // serve starts the binary and returns it with the address of its HTTP pages.
-func serve(t *testing.T, environment ...string) (*exec.Cmd, *lockedBuffer, string) {
+func serve(t *testing.T, environment ...string) (*programtest.Process, string) {
 	t.Helper()
 	address := free(t)
-	cmd := command(t, append([]string{
+	return programtest.Start(t, command(t, append([]string{
 		"RATELIMITD_GRPC_ADDRESS=" + free(t), "RATELIMITD_HTTP_ADDRESS=" + address, "RATELIMITD_ADMIN_ADDRESS=off", "RATELIMITD_DRAIN_DELAY=0s",
-	}, environment...), "serve")
-	log := &lockedBuffer{}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("log:\n%s", log)
-		}
-	})
-	return cmd, log, address
+	}, environment...), "serve")), address
 }
 
 func healthcheck(address string) int {
@@ -163,18 +136,13 @@ func healthcheck(address string) int {
 func TestServeInAPod(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir+"/a.yaml", policy("3"))
-	cmd, log, address := serve(t, "RATELIMITD_POLICIES="+dir, "RATELIMITD_LOG_FORMAT=json",
+	p, address := serve(t, "RATELIMITD_POLICIES="+dir, "RATELIMITD_LOG_FORMAT=json",
 		"RATELIMITD_PORT=tcp://10.0.0.1:8081", "RATELIMITD_SERVICE_HOST=10.0.0.1", "RATELIMITD_SERVICE_PORT=8081",
 		"RATELIMITD_SERVICE_PORT_GRPC=8081", "RATELIMITD_PORT_8081_TCP=tcp://10.0.0.1:8081", "RATELIMITD_PORT_8081_TCP_ADDR=10.0.0.1",
 		"RATELIMITD_PORT_8081_TCP_PORT=8081", "RATELIMITD_PORT_8081_TCP_PROTO=tcp")
 	eventually(t, "ready", func() bool { return healthcheck(address) == 200 })
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("after SIGTERM: %v", err)
-	}
-	for line := range strings.SplitSeq(strings.TrimSpace(log.String()), "\n") {
+	p.Terminate(t, 20*time.Second)
+	for line := range strings.SplitSeq(strings.TrimSpace(p.Log.String()), "\n") {
 		if !strings.HasPrefix(line, `{"time":`) {
 			t.Errorf("a line of the log is no JSON: %s", line)
 		}
@@ -216,31 +184,29 @@ func resident(t *testing.T, pid int) int64 {
 
 // TestHangup: SIGHUP ends nothing, not even in the middle of a stop.
 func TestHangup(t *testing.T) {
-	cmd, log, address := serve(t, "RATELIMITD_DRAIN_DELAY=300ms")
+	p, address := serve(t, "RATELIMITD_DRAIN_DELAY=300ms")
 	eventually(t, "ready", func() bool { return healthcheck(address) == 200 })
-	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGHUP} {
-		if err := cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM, syscall.SIGHUP} {
+		p.Signal(s)
 		time.Sleep(100 * time.Millisecond)
 	}
-	if err := cmd.Wait(); err != nil || !strings.Contains(log.String(), "msg=stopped") {
-		t.Errorf("it ended with %v", err)
+	<-p.Ended
+	if !p.Cmd.ProcessState.Success() || !strings.Contains(p.Log.String(), "msg=stopped") {
+		t.Errorf("it ended with %v", p.Cmd.ProcessState)
 	}
 }
 
 func TestASecondSignalEndsItAtOnce(t *testing.T) {
-	cmd, _, address := serve(t, "RATELIMITD_DRAIN_DELAY=1h")
+	p, address := serve(t, "RATELIMITD_DRAIN_DELAY=1h")
 	eventually(t, "ready", func() bool { return healthcheck(address) == 200 })
-	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-		if err := cmd.Process.Signal(s); err != nil {
-			t.Fatal(err)
-		}
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+		p.Signal(s)
 		eventually(t, "the signal is heard", func() bool { return healthcheck(address) != 200 })
 	}
 	begin := time.Now()
-	if err := cmd.Wait(); err == nil || time.Since(begin) > time.Second {
-		t.Errorf("after %v: %v", time.Since(begin), err)
+	<-p.Ended
+	if p.Cmd.ProcessState.Success() || time.Since(begin) > time.Second {
+		t.Errorf("after %v: %v", time.Since(begin), p.Cmd.ProcessState)
 	}
 }
 
@@ -248,16 +214,14 @@ func TestASecondSignalEndsItAtOnce(t *testing.T) {
 // it listens to signals, as any program does.
 func TestASignalAtAnyMomentOfTheStart(t *testing.T) {
 	for delay := time.Duration(0); delay < 60*time.Millisecond; delay += 4 * time.Millisecond {
-		cmd, log, _ := serve(t)
+		p, _ := serve(t)
 		time.Sleep(delay)
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
+		if !p.End(5 * time.Second) {
+			t.Fatalf("a signal %v after the start: it still runs", delay)
 		}
-		begin := time.Now()
-		err := cmd.Wait()
-		status := cmd.ProcessState.Sys().(syscall.WaitStatus)
-		if err != nil && (!status.Signaled() || strings.Contains(log.String(), "listening")) || time.Since(begin) > 5*time.Second {
-			t.Errorf("a signal %v after the start: %v after %v\n%s", delay, err, time.Since(begin), log)
+		status := p.Cmd.ProcessState.Sys().(syscall.WaitStatus)
+		if status != 0 && (!status.Signaled() || strings.Contains(p.Log.String(), "listening")) {
+			t.Errorf("a signal %v after the start: %v\n%s", delay, p.Cmd.ProcessState, p.Log)
 		}
 	}
 }

@@ -3,12 +3,12 @@ package main
 import (
 	"fmt"
 	"net"
-	"os/exec"
 	"strings"
 	"testing"
 
 	rlsv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
@@ -56,7 +56,7 @@ func TestHostileTrafficLeavesNothingInCompat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t, redistest.Options{})
-			cmd, log, address, grpcAddress := serveCompatBinary(t, append(sink, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Address, "RUNTIME_ROOT="+dir,
+			p, address, grpcAddress := serveCompatBinary(t, append(sink, "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+redis.Address, "RUNTIME_ROOT="+dir,
 				"RUNTIME_SUBDIRECTORY=r", "LOCAL_CACHE_SIZE_IN_BYTES=1000000", "RESPONSE_DYNAMIC_METADATA=true", "LIMIT_RESPONSE_HEADERS_ENABLED=true")...)
 			eventually(t, "ready", func() bool { return healthcheck(address) == 200 })
 			client, series := clientOf(t, grpcAddress), 0
@@ -67,13 +67,13 @@ func TestHostileTrafficLeavesNothingInCompat(t *testing.T) {
 			}
 			flood(t, client, 0, 3000, func(i int, many bool) []*rlsv3.RateLimitRequest { return telltale(i%50, many) }) // the same again and again
 			scrape()
-			before := held(t, cmd, log)
+			before := held(t, p)
 			flood(t, client, 3000, 103_000, telltale)
 			scrape()
 			if series > 10_000 {
 				t.Errorf("%d series", series)
 			}
-			before.wantNoMore(t, cmd, log)
+			before.wantNoMore(t, p)
 		})
 	}
 }
@@ -95,29 +95,16 @@ func listener(t *testing.T) string {
 	return port
 }
 
-// serveCompatBinary starts the binary in the place of envoyproxy/ratelimit, and returns it with its log and the addresses of
-// its HTTP pages and of gRPC.
-func serveCompatBinary(t *testing.T, environment ...string) (cmd *exec.Cmd, log *lockedBuffer, address, grpcAddress string) {
+// serveCompatBinary starts the binary in the place of envoyproxy/ratelimit, and returns it with the addresses of its HTTP pages
+// and of gRPC.
+func serveCompatBinary(t *testing.T, environment ...string) (p *programtest.Process, address, grpcAddress string) {
 	t.Helper()
 	address, grpcAddress = free(t), free(t)
 	port := func(address string) string {
 		_, port, _ := net.SplitHostPort(address)
 		return port
 	}
-	cmd = command(t, append([]string{
+	return programtest.Start(t, command(t, append([]string{
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "PORT=" + port(address), "GRPC_PORT=" + port(grpcAddress), "DEBUG_PORT=" + port(free(t)),
-	}, environment...), "--compat")
-	log = &lockedBuffer{}
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("log:\n%s", log)
-		}
-	})
-	return cmd, log, address, grpcAddress
+	}, environment...), "--compat")), address, grpcAddress
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
@@ -31,17 +31,17 @@ func TestHostileTrafficLeavesNothing(t *testing.T) {
 			t.Parallel()
 			dir, grpcAddress := t.TempDir(), free(t)
 			write(t, dir+"/a.yaml", policy("3"))
-			cmd, log, address := serve(t, append(store, "RATELIMITD_POLICIES="+dir, "RATELIMITD_GRPC_ADDRESS="+grpcAddress)...)
+			p, address := serve(t, append(store, "RATELIMITD_POLICIES="+dir, "RATELIMITD_GRPC_ADDRESS="+grpcAddress)...)
 			eventually(t, "ready", func() bool { return healthcheck(address) == 200 })
 			client := clientOf(t, grpcAddress)
 			flood(t, client, 0, 3000, hostile) // pools and connections are what they will be
 			series := seriesOf(t, address)
-			before := held(t, cmd, log)
+			before := held(t, p)
 			flood(t, client, 3000, 103_000, hostile)
 			if now := seriesOf(t, address); now != series {
 				t.Errorf("%d series, then %d", series, now)
 			}
-			before.wantNoMore(t, cmd, log)
+			before.wantNoMore(t, p)
 		})
 	}
 }
@@ -52,18 +52,18 @@ type holding struct {
 	memory int64
 }
 
-func held(t *testing.T, cmd *exec.Cmd, log *lockedBuffer) holding {
+func held(t *testing.T, p *programtest.Process) holding {
 	t.Helper()
-	return holding{strings.Count(log.String(), "\n"), resident(t, cmd.Process.Pid)}
+	return holding{strings.Count(p.Log.String(), "\n"), resident(t, p.Cmd.Process.Pid)}
 }
 
 // wantNoMore fails the test unless the program has logged nothing since, and has
 // taken less than 20 MB.
-func (h holding) wantNoMore(t *testing.T, cmd *exec.Cmd, log *lockedBuffer) {
+func (h holding) wantNoMore(t *testing.T, p *programtest.Process) {
 	t.Helper()
 	var now holding
 	eventually(t, "memory is as before", func() bool {
-		now = held(t, cmd, log)
+		now = held(t, p)
 		return now.memory-h.memory < 20<<20
 	})
 	if now.lines > h.lines+5 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -17,13 +16,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
 
 // program is the whole program, running in this process.
 type program struct {
 	Addresses
-	log  *lockedBuffer
+	log  *programtest.Journal
 	stop func() error // tells it to stop and waits until it has
 	end  func()       // tells it to stop
 	done chan error   // gets Run's error
@@ -40,7 +40,7 @@ func start(t *testing.T, change ...func(*settings.Settings)) *program {
 	for _, f := range change {
 		f(s)
 	}
-	p := &program{log: &lockedBuffer{}, done: make(chan error, 1)}
+	p := &program{log: &programtest.Journal{}, done: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
 	listening := make(chan Addresses, 1)
 	m := &Main{Settings: s, LogTo: p.log, OnListen: func(a Addresses) { listening <- a }}
@@ -74,24 +74,6 @@ func start(t *testing.T, change ...func(*settings.Settings)) *program {
 // withPolicies starts the program with a directory that holds one file.
 func withPolicies(dir string) func(*settings.Settings) {
 	return func(s *settings.Settings) { s.Policies = dir }
-}
-
-// lockedBuffer is a buffer that several goroutines may use.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // client returns a gRPC client of the program.

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
@@ -100,7 +101,7 @@ func TestUnixSocketsThatCannotBe(t *testing.T) {
 	} {
 		s := settings.Default()
 		s.GRPCAddress, s.HTTPAddress, s.AdminAddress = settings.Address("unix:"+path), "127.0.0.1:0", "off"
-		err := (&Main{Settings: s, LogTo: &lockedBuffer{}}).Run(t.Context())
+		err := (&Main{Settings: s, LogTo: &programtest.Journal{}}).Run(t.Context())
 		if err == nil || err.Error() != "grpc_address: cannot listen on unix:"+path+": "+want {
 			t.Errorf("%s: got %v", path, err)
 		}

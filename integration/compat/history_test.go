@@ -122,7 +122,7 @@ func (h *history) play(t *testing.T, text string) string {
 			fmt.Fprint(&out, " => ", h.counters(t))
 		case "log":
 			h.started(t)
-			waitFor(t, rest+" in the log", func() bool { return strings.Contains(h.server.log.String(), rest) })
+			waitFor(t, rest+" in the log", func() bool { return strings.Contains(h.server.Log.String(), rest) })
 		case "", "#":
 		default:
 			t.Fatalf("line %d: what is %q?", i+1, line)
@@ -162,11 +162,11 @@ func (h *history) file(t *testing.T, name, text string) {
 	}
 	before := 0
 	if h.server != nil {
-		before = strings.Count(h.server.log.String(), word)
+		before = strings.Count(h.server.Log.String(), word)
 	}
 	write(t, filepath.Join(h.root, "ratelimit", "config", name), text)
 	if h.server != nil {
-		waitFor(t, word, func() bool { return strings.Count(h.server.log.String(), word) > before })
+		waitFor(t, word, func() bool { return strings.Count(h.server.Log.String(), word) > before })
 	}
 }
 

@@ -81,7 +81,7 @@ func TestWatchRoot(t *testing.T) {
 	if err := os.Remove(current); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "a word about it", func() bool { return strings.Contains(s.log.String(), "the last good rules stay in force") })
+	waitFor(t, "a word about it", func() bool { return strings.Contains(s.Log.String(), "the last good rules stay in force") })
 	if got := s.limit(t, "a"); got != 2 {
 		t.Errorf("limit %d after the tree went away", got)
 	}

@@ -4,9 +4,9 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,17 +19,14 @@ func TestGRPCOnUnixSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "grpc.sock")
 	env := append([]string{"GRPC_UDS=" + socket}, redis(t)...)
 	asked := func() string {
-		out, err := exec.CommandContext(t.Context(), filepath.Join(binaries, "ratelimit_client"), "-dial_string", "unix:"+socket, "-domain", "any", "-descriptors", "a=b").CombinedOutput()
+		out, err := named("ratelimit_client", "-dial_string", "unix:"+socket, "-domain", "any", "-descriptors", "a=b").CombinedOutput()
 		if err != nil {
 			return err.Error() + "\n" + string(out)
 		}
 		return string(out)
 	}
 	killed := start(t, env...)
-	if err := killed.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	<-killed.ended
+	killed.Kill()
 	if _, err := os.Lstat(socket); err != nil {
 		t.Fatalf("a killed process leaves no socket: %v", err)
 	}
@@ -39,17 +36,15 @@ func TestGRPCOnUnixSocket(t *testing.T) {
 		t.Error(out)
 	}
 	second := launch(t, "ratelimit", nil, env)
-	<-second.ended
-	if want := "GRPC_UDS: cannot listen on unix:" + socket + ": address already in use"; !strings.Contains(second.log.String(), want) || second.cmd.ProcessState.Success() {
-		t.Errorf("a second process: %s", second.log)
+	<-second.Ended
+	if want := "GRPC_UDS: cannot listen on unix:" + socket + ": address already in use"; !strings.Contains(second.Log.String(), want) || second.Cmd.ProcessState.Success() {
+		t.Errorf("a second process: %s", second.Log)
 	}
 	if out := asked(); !strings.Contains(out, "response:") {
 		t.Errorf("after the second process: %s", out)
 	}
-	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
-		t.Fatal(err)
-	}
-	<-s.ended
+	s.Signal(syscall.SIGINT)
+	<-s.Ended
 	if _, err := os.Lstat(socket); err == nil {
 		t.Error("the socket is still there")
 	}

@@ -2,7 +2,6 @@ package compat
 
 import (
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,14 +17,14 @@ func TestCompatFlag(t *testing.T) {
 func TestNotesAreLogged(t *testing.T) {
 	s := start(t, append(redis(t), "REDIS_PIPELINE_WINDOW=1ms", "LOG_FORMAT=json")...)
 	const line = `"level":"warn","@message":"a setting changes nothing","name":"REDIS_PIPELINE_WINDOW"`
-	if n := strings.Count(s.log.String(), line); n != 1 || !strings.Contains(s.log.String(), `"@timestamp":`) {
+	if n := strings.Count(s.Log.String(), line); n != 1 || !strings.Contains(s.Log.String(), `"@timestamp":`) {
 		t.Errorf("said %d times", n)
 	}
 }
 
 // All that is wrong is said at once, and nothing is started.
 func TestFaultsStopTheStart(t *testing.T) {
-	cmd := exec.Command(filepath.Join(binaries, "ratelimit"))
+	cmd := named("ratelimit")
 	cmd.Env = []string{"BACKEND_TYPE=memcache", "PORT=http"}
 	out, err := cmd.CombinedOutput()
 	if err == nil || cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), `PORT: "http"`) || !strings.Contains(string(out), "BACKEND_TYPE: memcache") {
@@ -57,7 +56,7 @@ func TestTools(t *testing.T) {
 		{"ratelimit_client -descriptors k", 1, `"k" is not key=value`},
 	} {
 		words := strings.Fields(row.command)
-		cmd := exec.Command(filepath.Join(binaries, words[0]), words[1:]...)
+		cmd := named(words[0], words[1:]...)
 		out, _ := cmd.CombinedOutput()
 		text := strings.ReplaceAll(string(out), "  ", " ") // package prototext puts spaces where it likes
 		if cmd.ProcessState.ExitCode() != row.code || !strings.Contains(text, row.want) {

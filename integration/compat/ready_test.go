@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -138,7 +137,7 @@ func TestStopsAtAnyMomentOfTheStart(t *testing.T) {
 		"Redis is away": {nowhere, func(s *server) bool { return s.health() != 0 }},
 		"the control plane is away": {
 			func(t *testing.T) []string { return append(redis(t), fromPlane(address(redistest.FreePort(t)))...) },
-			func(s *server) bool { return strings.Contains(s.log.String(), "no control plane") },
+			func(s *server) bool { return strings.Contains(s.Log.String(), "no control plane") },
 		},
 		"files are read": {
 			func(t *testing.T) []string {
@@ -159,24 +158,14 @@ func TestStopsAtAnyMomentOfTheStart(t *testing.T) {
 				plane.Set(t, "1", resource("d", 50_000))
 				return append(nowhere(t), fromPlane(plane.Address)...)
 			},
-			func(s *server) bool { return strings.Contains(s.log.String(), "connected to the control plane") },
+			func(s *server) bool { return strings.Contains(s.Log.String(), "connected to the control plane") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := launch(t, "ratelimit", nil, row.env(t))
 			waitFor(t, "that moment", func() bool { return row.when(s) })
-			if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case <-s.ended:
-			case <-time.After(10 * time.Second):
-				t.Fatal("it still runs 10 s after SIGTERM")
-			}
-			if !s.cmd.ProcessState.Success() {
-				t.Errorf("it ended with %v", s.cmd.ProcessState)
-			}
+			s.Terminate(t, 10*time.Second)
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package compat
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
@@ -10,8 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,58 +16,40 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
 // server is a running `ratelimit`.
 type server struct {
+	*programtest.Process
+
 	grpc, http, debug string
 	conn              *grpc.ClientConn
-	log               *journal
-	cmd               *exec.Cmd
-	ended             chan struct{}
 }
 
-// journal keeps what a program writes. Safe for concurrent use.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
+// named returns the program as it is called by a link of this name.
+func named(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(ratelimitdPath, args...)
+	cmd.Args[0] = name
+	return cmd
 }
 
 // launch starts the program under a name, with an environment that has its ports and a Redis besides, and ends it with the test.
 func launch(t *testing.T, name string, args, env []string) *server {
 	t.Helper()
-	s := &server{log: &journal{}, ended: make(chan struct{})}
+	s := &server{}
 	port := func(to *string) string {
 		n := redistest.FreePort(t)
 		*to = address(n)
 		return strconv.Itoa(n)
 	}
-	s.cmd = exec.Command(filepath.Join(binaries, name), args...)
-	s.cmd.Env = append([]string{
+	cmd := named(name, args...)
+	cmd.Env = append([]string{
 		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DISABLE_STATS=true",
 		"PORT=" + port(&s.http), "GRPC_PORT=" + port(&s.grpc), "DEBUG_PORT=" + port(&s.debug),
 	}, env...)
-	s.cmd.Stdout, s.cmd.Stderr = s.log, s.log
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(s.ended)
-		_ = s.cmd.Wait() // how it ended stands in cmd.ProcessState
-	}()
+	s.Process = programtest.Start(t, cmd)
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -78,16 +57,8 @@ func launch(t *testing.T, name string, args, env []string) *server {
 	s.conn = conn
 	t.Cleanup(func() {
 		_ = conn.Close()
-		_ = s.cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-s.ended:
-		case <-time.After(20 * time.Second):
+		if !s.End(20 * time.Second) {
 			t.Error("it does not end on SIGTERM")
-			_ = s.cmd.Process.Kill()
-			<-s.ended
-		}
-		if t.Failed() {
-			t.Logf("log:\n%s", s.log)
 		}
 	})
 	return s
@@ -104,10 +75,8 @@ func start(t *testing.T, env ...string) *server {
 func (s *server) waitReady(t *testing.T) {
 	t.Helper()
 	waitFor(t, "it to be ready", func() bool {
-		select {
-		case <-s.ended:
+		if !s.Running() {
 			t.Fatal("it ended")
-		default:
 		}
 		return s.health() == http.StatusOK
 	})

@@ -118,7 +118,7 @@ func TestBasicTLSConfig(t *testing.T) {
 func refused(t *testing.T, reason string, env ...string) {
 	t.Helper()
 	s := launch(t, "ratelimit", nil, env)
-	waitFor(t, reason, func() bool { return strings.Contains(s.log.String(), reason) })
+	waitFor(t, reason, func() bool { return strings.Contains(s.Log.String(), reason) })
 	if code := s.health(); code == http.StatusOK {
 		t.Errorf("%d without Redis", code)
 	}
@@ -168,8 +168,8 @@ func TestAuthFile(t *testing.T) {
 	}
 
 	without := launch(t, "ratelimit", nil, []string{"REDIS_AUTH_FILE=" + file + ".old"})
-	<-without.ended
-	if text := without.log.String(); without.cmd.ProcessState.Success() || !strings.Contains(text, "auth.old: no such file or directory") {
-		t.Errorf("it ends with %v:\n%s", without.cmd.ProcessState, text)
+	<-without.Ended
+	if text := without.Log.String(); without.Cmd.ProcessState.Success() || !strings.Contains(text, "auth.old: no such file or directory") {
+		t.Errorf("it ends with %v:\n%s", without.Cmd.ProcessState, text)
 	}
 }

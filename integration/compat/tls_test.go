@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -65,7 +64,7 @@ func Test_mTLS(t *testing.T) {
 		t.Errorf("a client with a certificate: %v", err)
 	}
 	for cert, want := range map[string]string{files.ClientCert: "response:", others.ClientCert: "-grpc-cert-file, -grpc-key-file: "} {
-		out, _ := exec.CommandContext(t.Context(), filepath.Join(binaries, "ratelimit_client"), "-dial_string", s.grpc, "-domain", "any", "-descriptors", "a=b", "-grpc-use-tls",
+		out, _ := named("ratelimit_client", "-dial_string", s.grpc, "-domain", "any", "-descriptors", "a=b", "-grpc-use-tls",
 			"-grpc-server-ca-file", files.CA, "-grpc-cert-file", cert, "-grpc-key-file", files.ClientKey).CombinedOutput()
 		if !strings.Contains(string(out), want) {
 			t.Errorf("ratelimit_client with %s: %s", cert, out)

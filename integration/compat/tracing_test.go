@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -65,13 +64,6 @@ func TestTracingSamplingRateOfZero(t *testing.T) {
 // end stops the program and returns what it has sent.
 func (s *server) end(t *testing.T, collector *otlptest.Collector) []otlptest.Span {
 	t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-s.ended:
-	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
-	}
+	s.Terminate(t, 20*time.Second)
 	return collector.Spans()
 }

@@ -1,12 +1,10 @@
 package compat
 
 import (
-	"context"
 	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/internal/xdstest"
 )
@@ -49,7 +48,7 @@ func TestControlPlaneVariables(t *testing.T) {
 	} {
 		t.Run(variable, func(t *testing.T) {
 			s := launch(t, "ratelimit", nil, append(env, variable))
-			waitFor(t, want, func() bool { return strings.Contains(s.log.String(), want) })
+			waitFor(t, want, func() bool { return strings.Contains(s.Log.String(), want) })
 			if got := s.health(); got != http.StatusServiceUnavailable {
 				t.Errorf("health %d", got)
 			}
@@ -84,7 +83,7 @@ func TestPolicyAndAnswerVariables(t *testing.T) {
 	waitFor(t, "two hits past half of the limit", func() bool { return stats.total("ratelimit.service.rate_limit.d.k.near_limit") == 2 })
 
 	s = start(t, env...)
-	if _, err := s.askFor(t, "d"); status.Code(err) != codes.Unavailable || !strings.Contains(s.log.String(), "duplicate domain") {
+	if _, err := s.askFor(t, "d"); status.Code(err) != codes.Unavailable || !strings.Contains(s.Log.String(), "duplicate domain") {
 		t.Errorf("two files of one domain: %v", err)
 	}
 }
@@ -151,18 +150,16 @@ func TestMetricVariables(t *testing.T) {
 // How much is logged, and numbers as there, in any base.
 func TestLogAndNumberVariables(t *testing.T) {
 	s := start(t, append(redis(t), "LOG_LEVEL=Error", "REDIS_PIPELINE_LIMIT=8", "REDIS_POOL_SIZE=0x2")...)
-	if text := s.log.String(); text != "" {
+	if text := s.Log.String(); text != "" {
 		t.Errorf("with LOG_LEVEL=Error it is logged:\n%s", text)
 	}
 	s = start(t, append(redis(t), "LOG_LEVEL=trace", "LOG_FORMAT=logfmt")...)
-	if text := s.log.String(); !strings.Contains(text, "level=INFO msg=listening") {
+	if text := s.Log.String(); !strings.Contains(text, "level=INFO msg=listening") {
 		t.Errorf("with LOG_LEVEL=trace it is logged:\n%s", text)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
 	for _, variable := range []string{"LOG_LEVEL=loud", "CONFIG_TYPE=file", "REDIS_TYPE=ring", "REDIS_POOL_ON_EMPTY_BEHAVIOR=CREATE", "STATSD_PROTOCOL=sctp", "NEAR_LIMIT_RATIO=2", "REDIS_TIMEOUT=5", "SHADOW_MODE=on"} {
 		name, _, _ := strings.Cut(variable, "=")
-		cmd := exec.CommandContext(ctx, filepath.Join(binaries, "ratelimit"))
+		cmd := named("ratelimit")
 		cmd.Env = []string{variable}
 		if out, err := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 1 || !strings.HasPrefix(string(out), name+": ") {
 			t.Errorf("%s: %v\n%s", variable, err, out)
@@ -188,7 +185,7 @@ func get(t *testing.T, url string) string {
 // lines are what is sent to a port, line by line.
 type lines struct {
 	port string
-	journal
+	programtest.Journal
 }
 
 // startLines listens on UDP until the test ends.

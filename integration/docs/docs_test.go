@@ -3,15 +3,14 @@ package docs
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/pflag"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
@@ -24,23 +23,7 @@ var ratelimitdPath string
 // TestMain builds ratelimitd once for all pages.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "ratelimitd-docs")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "docs:", err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	ratelimitdPath = filepath.Join(dir, "ratelimitd")
-	build := exec.Command("go", "build", "-trimpath", "-o", ratelimitdPath, root+"/cmd/ratelimitd")
-	if said, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "docs: building ratelimitd: %v\n%s", err, said)
-		return 1
-	}
-	return m.Run()
+	os.Exit(programtest.Main(m, &ratelimitdPath))
 }
 
 // TestDocs runs every command of the documentation and checks every example, page by page, from top to bottom, as a

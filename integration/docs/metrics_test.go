@@ -13,10 +13,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
@@ -103,14 +103,7 @@ func startProgram(t *testing.T, env ...string) *program {
 	cmd.Env = slices.Concat(env, []string{
 		"RATELIMITD_POLICIES=" + dir, "RATELIMITD_GRPC_ADDRESS=" + at(0), "RATELIMITD_HTTP_ADDRESS=" + at(1), "RATELIMITD_ADMIN_ADDRESS=" + at(2),
 	})
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	})
+	programtest.Start(t, cmd)
 	p := &program{grpc: at(0), http: "http://" + at(1)}
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if resp, err := http.Get(p.http + "/healthcheck"); err == nil {

@@ -2,23 +2,21 @@ package faults
 
 import (
 	"bufio"
-	"bytes"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // patience bounds the waits for what has no promised time.
@@ -26,12 +24,11 @@ const patience = 30 * time.Second
 
 // replica is a running `ratelimitd serve`, with a connection to it.
 type replica struct {
+	*programtest.Process
+
 	program    string
 	grpc, http string // addresses
 	env        []string
-	cmd        *exec.Cmd
-	log        *journal
-	ended      chan struct{} // closed when the program has ended
 	asks       ratelimitv3.RateLimitServiceClient
 }
 
@@ -59,7 +56,7 @@ func onRedis(url string) []string {
 func startReplica(t *testing.T, program, policies string, settings ...string) *replica {
 	t.Helper()
 	addresses := freeAddresses(t, 3)
-	r := &replica{program: program, grpc: addresses[0], http: addresses[1], log: &journal{}}
+	r := &replica{program: program, grpc: addresses[0], http: addresses[1]}
 	r.env = []string{
 		"PATH=" + os.Getenv("PATH"),
 		"RATELIMITD_POLICIES=" + policies,
@@ -76,12 +73,6 @@ func startReplica(t *testing.T, program, policies string, settings ...string) *r
 		r.env = append(r.env, s)
 	}
 	r.start(t)
-	t.Cleanup(func() {
-		r.kill()
-		if t.Failed() {
-			t.Logf("log of ratelimitd:\n%s", r.log.tail(20))
-		}
-	})
 	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
@@ -94,48 +85,15 @@ func startReplica(t *testing.T, program, policies string, settings ...string) *r
 // start starts the process, again if it has ended, and waits until it is ready.
 func (r *replica) start(t *testing.T) {
 	t.Helper()
-	r.ended = make(chan struct{})
-	r.cmd = exec.Command(r.program, "serve")
-	r.cmd.Env, r.cmd.Stdout, r.cmd.Stderr = r.env, r.log, r.log
-	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	started := make(chan error, 1)
-	go func(ended chan struct{}) {
-		// Pdeathsig follows the thread that started the program, so this one is kept for as long as it runs.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(ended)
-		err := r.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = r.cmd.Wait() // how it ended says nothing
-		}
-	}(r.ended)
-	if err := <-started; err != nil {
-		t.Fatalf("start ratelimitd: %v", err)
-	}
+	cmd := exec.Command(r.program, "serve")
+	cmd.Env = r.env
+	r.Process = programtest.Start(t, cmd)
 	waitFor(t, "ratelimitd to be ready", func() bool {
-		if !r.running() {
-			t.Fatalf("ratelimitd ended:\n%s", r.log.tail(20))
+		if !r.Running() {
+			t.Fatal("ratelimitd ended")
 		}
 		return r.health() == http.StatusOK
 	})
-}
-
-func (r *replica) running() bool {
-	select {
-	case <-r.ended:
-		return false
-	default:
-		return true
-	}
-}
-
-// kill ends the process at once.
-func (r *replica) kill() {
-	if r.running() {
-		_ = r.cmd.Process.Kill() // it may have ended just now
-	}
-	<-r.ended
 }
 
 // health returns the status of the health check, 0 when nobody answers.
@@ -167,30 +125,6 @@ func (r *replica) metric(name string) float64 {
 // lostHome is how many hits of its own it may not have brought home.
 func (r *replica) lostHome() int64 {
 	return int64(r.metric(`ratelimitd_local_hits_home_total{result="lost"}`))
-}
-
-// journal keeps what a program writes. Safe for concurrent use.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-// Write appends to the journal.
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.text.Len() > 1<<20 { // a soak is long
-		j.text.Reset()
-	}
-	return j.text.Write(p)
-}
-
-// tail returns the last n lines.
-func (j *journal) tail(n int) string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	lines := strings.Split(strings.TrimSuffix(j.text.String(), "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
 // freeAddresses returns different loopback addresses that nothing listens on.

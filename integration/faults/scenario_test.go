@@ -106,7 +106,7 @@ func (s *scenario) run(t *testing.T) *verdict {
 	h := &history{rules: rules, calls: stage.load.stop(), faults: []fault{f}, stalls: w.stop(f), used: map[string]int64{}}
 	stage.look(t, h)
 	for _, r := range stage.replicas {
-		r.kill()
+		r.Kill()
 	}
 	return check(h, promises{budget: storeTimeout})
 }

@@ -42,7 +42,7 @@ var accidents = []accident{
 		f := fault{gone: len(s.replicas), began: now()}
 		last := s.replicas[len(s.replicas)-1]
 		s.lostHome += last.lostHome()
-		last.kill()
+		last.Kill()
 		s.load.goOn(t, outage)
 		last.start(t)
 		f.ended = now()
@@ -91,7 +91,7 @@ func soak(t *testing.T, seed uint64) *verdict {
 	stage.allExpire(t)
 	stage.nothingLeftBehind(t, before)
 	for _, r := range stage.replicas {
-		r.kill()
+		r.Kill()
 	}
 	return v
 }

@@ -1,18 +1,17 @@
 package redistest
 
 import (
-	"bytes"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // patience bounds every wait for a server. A loaded machine needs some of it,
@@ -20,15 +19,12 @@ import (
 const patience = 20 * time.Second
 
 // process is one server, which can be ended and started again with the
-// same configuration. Its methods are for one goroutine at a time.
+// same configuration. Its methods are for one goroutine at a time, but for signal
+// and alive.
 type process struct {
 	binary string
 	args   []string
-
-	mu     sync.Mutex // protects what follows
-	pid    int        // 0 when there is none
-	exited chan struct{}
-	output *lockedBuffer
+	now    atomic.Pointer[programtest.Process] // nil when it was never started
 }
 
 // binary returns the path of a program, redis-server or memcached, or fails the
@@ -42,98 +38,40 @@ func binary(t testing.TB, name string) string {
 	return path
 }
 
-// start begins the process. The thread that starts a child must outlive it,
-// since Pdeathsig follows the thread: so one goroutine keeps a thread for it.
+// start begins the process.
 func (p *process) start() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	started := make(chan error, 1)
-	p.exited = make(chan struct{})
-	p.output = &lockedBuffer{}
-	cmd := exec.Command(p.binary, p.args...)
-	cmd.Stdout, cmd.Stderr = p.output, p.output
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	go func(exited chan struct{}) {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		defer close(exited)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // it is always killed: how it ended says nothing
-		}
-	}(p.exited)
-	if err := <-started; err != nil {
-		return fmt.Errorf("start %s: %w", p.binary, err)
+	now, err := programtest.Run(exec.Command(p.binary, p.args...))
+	if err == nil {
+		p.now.Store(now)
 	}
-	p.pid = cmd.Process.Pid
-	return nil
+	return err
 }
 
 // signal sends a signal to the process if it lives.
 func (p *process) signal(s syscall.Signal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pid != 0 && !p.gone() {
-		_ = syscall.Kill(p.pid, s)
+	if now := p.now.Load(); now != nil {
+		now.Signal(s)
 	}
 }
 
 // kill ends the process at once and waits until it is gone. It is safe to
 // repeat.
 func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	p.mu.Lock()
-	exited := p.exited
-	p.mu.Unlock()
-	if exited != nil {
-		<-exited
-	}
-}
-
-// gone reports whether the process has ended. p.mu is held.
-func (p *process) gone() bool {
-	select {
-	case <-p.exited:
-		return true
-	default:
-		return false
+	if now := p.now.Load(); now != nil {
+		now.Kill()
 	}
 }
 
 func (p *process) alive() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pid != 0 && !p.gone()
+	now := p.now.Load()
+	return now != nil && now.Running()
 }
 
 // log returns what the process has printed.
-func (p *process) log() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.output.String()
-}
+func (p *process) log() string { return p.now.Load().Log.String() }
 
-// lockedBuffer keeps the end of what a process prints.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.buf.Len() > 1<<16 {
-		b.buf.Reset()
-	}
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
+// pid is its number.
+func (p *process) pid() int { return p.now.Load().Cmd.Process.Pid }
 
 // freePorts returns n different ports that were free a moment ago. All are
 // held until all are found.

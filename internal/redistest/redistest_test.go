@@ -102,7 +102,7 @@ func TestSentinelFailsOver(t *testing.T) {
 			t.Logf("started in %v", time.Since(began))
 			old := s.Master(t)
 			old.Do(t, "set", "k", "v")
-			old.Do(t, "wait", 1, 1000)
+			old.Do(t, "wait", 1, patience.Milliseconds())
 			began = time.Now()
 			s.Failover(t)
 			t.Logf("ordered fail-over in %v", time.Since(began))
@@ -159,7 +159,7 @@ func TestClusterServesAndMovesSlots(t *testing.T) {
 
 func TestLeavesNoProcess(t *testing.T) {
 	var pid int
-	t.Run("inner", func(t *testing.T) { pid = Start(t, Options{}).process.pid })
+	t.Run("inner", func(t *testing.T) { pid = Start(t, Options{}).process.pid() })
 	if err := syscall.Kill(pid, 0); err == nil {
 		t.Errorf("process %d is still there", pid)
 	}
@@ -169,7 +169,7 @@ func TestLeavesNoProcess(t *testing.T) {
 func TestLeavesNoProcessWhenKilled(t *testing.T) {
 	const child = "REDISTEST_KILLED_CHILD"
 	if os.Getenv(child) != "" {
-		fmt.Printf("pid %d\n", Start(t, Options{}).process.pid)
+		fmt.Printf("pid %d\n", Start(t, Options{}).process.pid())
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^TestLeavesNoProcessWhenKilled$")

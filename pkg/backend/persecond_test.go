@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
@@ -63,13 +63,13 @@ func TestPerSecondInspectsBoth(t *testing.T) {
 	t.Parallel()
 	fast := redistest.Start(t, redistest.Options{Config: []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"}})
 	slow := redistest.Start(t, redistest.Options{})
-	var log journal
+	var log programtest.Journal
 	p, reg := openPerSecond(t, fast.URL(), slow.URL(), func(o *RedisOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	await(t, "both are ready", func() bool { return p.Ready() == nil })
 	if fast, slow := gauge(t, reg, "ratelimitd_redis_evicting", "per_second"), gauge(t, reg, "ratelimitd_redis_evicting", "other"); fast != 1 || slow != 0 {
 		t.Errorf("%v and %v servers that drop counters, want 1 and 0", fast, slow)
 	}
-	if !log.has("redis drops counters", "limits=per_second") || log.has("redis drops counters", "limits=other") {
+	if !has(&log, "redis drops counters", "limits=per_second") || has(&log, "redis drops counters", "limits=other") {
 		t.Error(log.String())
 	}
 }
@@ -163,7 +163,7 @@ func TestPerSecondOneIsAway(t *testing.T) {
 
 func oneIsAway(t *testing.T, hangs, fastIsAway bool) {
 	fast, slow := redistest.Start(t, redistest.Options{}), redistest.Start(t, redistest.Options{})
-	var log journal
+	var log programtest.Journal
 	store, reg := openPerSecond(t, fast.URL(), slow.URL(), func(o *RedisOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	p := WithFailurePolicy(store, FailureOptions{Timeout: 250 * time.Millisecond})
 	perSecond, other := limitOf(t, "fixed_window", 1_000_000, time.Second), limitOf(t, "fixed_window", 1_000_000, aLongTime)
@@ -183,7 +183,7 @@ func oneIsAway(t *testing.T, hangs, fastIsAway bool) {
 		server.Kill()
 	}
 	var asking sync.WaitGroup
-	leftAlone := func() bool { return log.has("the circuit breaker is open", "limits="+name) }
+	leftAlone := func() bool { return has(&log, "the circuit breaker is open", "limits="+name) }
 	for range 8 {
 		asking.Go(func() {
 			for group := int32(0); group < 4 || !leftAlone() && group < 40; group++ {
@@ -200,7 +200,7 @@ func oneIsAway(t *testing.T, hangs, fastIsAway bool) {
 		t.Errorf("Ready: %v", err)
 	}
 	for _, kind := range []string{"the store does not answer", "the circuit breaker is open", "the store did not decide a request"} {
-		if !log.has(kind, "limits="+name) || log.has(kind, "limits="+map[bool]string{true: "other", false: "per_second"}[fastIsAway]) {
+		if !has(&log, kind, "limits="+name) || has(&log, kind, "limits="+map[bool]string{true: "other", false: "per_second"}[fastIsAway]) {
 			t.Errorf("%q is not said of %s alone:\n%s", kind, name, log.String())
 		}
 	}
@@ -232,26 +232,8 @@ func gauge(t *testing.T, reg *prometheus.Registry, name, limits string) float64 
 	return 0
 }
 
-// journal is a log that may be read meanwhile.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
-// has reports whether a line has all of the words.
-func (j *journal) has(words ...string) bool {
+// has reports whether a line of a log has all of the words.
+func has(j *programtest.Journal, words ...string) bool {
 	for line := range strings.Lines(j.String()) {
 		all := true
 		for _, word := range words {

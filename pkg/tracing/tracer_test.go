@@ -1,12 +1,10 @@
 package tracing
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,34 +12,17 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ratelimitd/ratelimitd/internal/otlptest"
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
-// journal is a log that several goroutines may write.
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
-}
-
 // open opens a tracer and returns its log.
-func open(t testing.TB, o Options, env ...string) (*Tracer, *journal) {
+func open(t testing.TB, o Options, env ...string) (*Tracer, *programtest.Journal) {
 	t.Helper()
 	for _, e := range append([]string{"OTEL_BSP_SCHEDULE_DELAY=20"}, env...) {
 		name, value, _ := strings.Cut(e, "=")
 		t.Setenv(name, value)
 	}
-	log := &journal{}
+	log := &programtest.Journal{}
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	tracer, err := Open(t.Context(), o)
 	if err != nil {
