@@ -105,6 +105,7 @@ func connectable(o RedisOptions) (redis.UniversalClient, error) {
 // newRedis returns a store that is measured by m.
 func newRedis(client redis.UniversalClient, o RedisOptions, m measures) *Redis {
 	client.AddHook(recoverHook{})
+	client.AddHook(discretion{})
 	counted := new(connections)
 	sum := sha1.Sum([]byte(algorithm.Script))
 	r := &Redis{
@@ -119,7 +120,10 @@ func newRedis(client redis.UniversalClient, o RedisOptions, m measures) *Redis {
 		connections: counted,
 	}
 	if r.cluster, _ = client.(*redis.ClusterClient); r.cluster != nil {
-		r.cluster.OnNewNode(func(node *redis.Client) { node.AddHook(counted) })
+		r.cluster.OnNewNode(func(node *redis.Client) {
+			node.AddHook(counted)
+			node.AddHook(discretion{}) // the Cluster's own questions are not among the client's
+		})
 	} else {
 		client.AddHook(counted)
 	}

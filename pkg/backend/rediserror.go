@@ -87,7 +87,7 @@ func diagnose(err error) diagnosis {
 // diagnoseReply reads an error that Redis replied with. Before Redis 7 that of
 // a command within a script stands behind others.
 func diagnoseReply(text string) diagnosis {
-	text, _, _ = strings.Cut(text, ", with args beginning with:") // keys are for no log
+	text, _, _ = strings.Cut(text, repeats) // keys are for no log
 	for _, r := range refusals {
 		if strings.HasPrefix(text, r.prefix) || strings.Contains(text, ": -"+r.prefix+" ") {
 			if r.hint != "" {
