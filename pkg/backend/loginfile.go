@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -75,30 +78,53 @@ type loginFile struct {
 func openLoginFile(path, user string, withUser bool, log *slog.Logger) (*loginFile, error) {
 	f := &loginFile{path: path, user: user, withUser: withUser, log: log.With("file", path)}
 	var err error
-	if f.text, err = readLogin(path); err != nil {
+	if f.text, err = readLogin(path, loginFirst); err != nil {
 		return nil, fmt.Errorf("read the password: %w", err)
 	}
 	return f, nil
 }
 
-// readLogin reads a file without the end of its line.
-func readLogin(path string) (string, error) {
-	bytes, err := os.ReadFile(path)
+// maxLogin is how many bytes of a file are read; no password is as long.
+const maxLogin = 64 << 10
+
+// How long a password may take to come out of a pipe: at the start, and later, when
+// requests wait for it.
+const (
+	loginFirst    = 5 * time.Second
+	loginPatience = 100 * time.Millisecond
+)
+
+// readLogin reads a file without the end of its line. It does not wait for somebody
+// to open a named pipe, and only so long for what is written to one.
+func readLogin(path string, patience time.Duration) (string, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	_ = file.SetReadDeadline(time.Now().Add(patience)) // a file on a disk has none, and needs none
+	bytes, err := io.ReadAll(io.LimitReader(file, maxLogin+1))
 	if err != nil {
 		return "", err
 	}
 	text := strings.TrimRight(string(bytes), "\r\n")
-	if text == "" {
+	switch {
+	case len(bytes) > maxLogin:
+		return "", fmt.Errorf("%s: %w", path, errNoLogin)
+	case text == "":
 		return "", fmt.Errorf("%s: %w", path, errNoPassword)
 	}
 	return text, nil
 }
 
-var errNoPassword = errors.New("the file is empty")
+var (
+	errNoPassword = errors.New("the file is empty")
+	errNoLogin    = fmt.Errorf("the file has more than %d bytes", maxLogin)
+)
 
 // login returns as whom to log in now. It is for go-redis, and never fails.
 func (f *loginFile) login(context.Context) (user, password string, err error) {
-	text, err := readLogin(f.path)
+	text, err := readLogin(f.path, loginPatience)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {

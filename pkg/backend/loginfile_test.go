@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,6 +83,42 @@ func TestNoLoginFile(t *testing.T) {
 			if _, err := NewRedis(RedisOptions{Server: server, LoginFiles: files}); err == nil || err.Error() != want {
 				t.Errorf("%+v: %v, want %s", files, err, want)
 			}
+		}
+	}
+}
+
+// What is no file with a password keeps nobody waiting: a named pipe, a directory,
+// a file without an end.
+func TestStrangeLoginFiles(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := filepath.Join(dir, "open")
+	if err := syscall.Mkfifo(open, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writer, err := os.OpenFile(open, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	for path, want := range map[string]string{
+		pipe: "the file is empty", open: "i/o timeout", dir: "is a directory", "/dev/zero": "the file has more than 65536 bytes",
+	} {
+		read := make(chan error, 1)
+		go func() {
+			_, err := readLogin(path, loginPatience)
+			read <- err
+		}()
+		select {
+		case err := <-read:
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", path, err, want)
+			}
+		case <-time.After(5 * time.Second):
+			t.Errorf("%s: is waited for", path)
 		}
 	}
 }
