@@ -81,17 +81,17 @@ func (p *FailurePolicy) Decide(ctx context.Context, asks []algorithm.Ask, out []
 	} else {
 		p.decide(ctx, now, asks, out)
 	}
-	p.answerRest(asks, out)
+	p.answerRest(now, asks, out)
 }
 
-// answerRest answers what the store left Undecided.
-func (p *FailurePolicy) answerRest(asks []algorithm.Ask, out []algorithm.Decision) {
+// answerRest answers what the store, asked at an instant, left Undecided.
+func (p *FailurePolicy) answerRest(asked time.Time, asks []algorithm.Ask, out []algorithm.Decision) {
 	first := undecided(out)
 	if first < 0 {
 		return
 	}
 	if p.local != nil {
-		p.here.Add(float64(p.local.decide(asks, out)))
+		p.here.Add(float64(p.local.decide(asked, asks, out)))
 	}
 	for i := first; i < len(out); i++ {
 		if out[i].Outcome == algorithm.Undecided {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -89,10 +90,10 @@ func (l *Local) Close() {
 	l.memory.Close()
 }
 
-// decide decides the asks whose policy is FailLocal and that are Undecided, and
-// returns how many. Those of one request are decided together. A request whose
+// decide decides the asks whose policy is FailLocal and that the store, asked at an
+// instant, left Undecided, and returns how many. Those of one request are decided together. A request whose
 // caller has gone stays as it is.
-func (l *Local) decide(asks []algorithm.Ask, out []algorithm.Decision) int {
+func (l *Local) decide(asked time.Time, asks []algorithm.Ask, out []algorithm.Decision) int {
 	here, replicas := l.scratch.Get().(*subset), l.replicas()
 	for from, to := range groups(asks) {
 		if !abandoned(&asks[from]) {
@@ -119,7 +120,7 @@ func (l *Local) decide(asks []algorithm.Ask, out []algorithm.Decision) int {
 	here.forget()
 	l.scratch.Put(here)
 	if decided < len(asks) {
-		l.returnCharges(asks, out)
+		l.returnCharges(asked, asks, out)
 	}
 	return decided
 }

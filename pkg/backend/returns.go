@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -48,9 +49,10 @@ func (r *returns) send(asks []algorithm.Ask) {
 	})
 }
 
-// returnCharges gives back what the store has charged for requests that are
-// denied here, as in a Cluster where some nodes decide and others do not.
-func (l *Local) returnCharges(asks []algorithm.Ask, out []algorithm.Decision) {
+// returnCharges gives back what the store, asked at an instant, has charged for
+// requests that are denied here, as in a Cluster where some nodes decide and others
+// do not.
+func (l *Local) returnCharges(asked time.Time, asks []algorithm.Ask, out []algorithm.Decision) {
 	var back []algorithm.Ask
 	for from, to := range groups(asks) {
 		if passes(asks[from:to], out[from:to]) {
@@ -61,7 +63,10 @@ func (l *Local) returnCharges(asks []algorithm.Ask, out []algorithm.Decision) {
 			if !decided(d) || !charged(&asks[i], d) {
 				continue
 			}
-			a := uncharge(&asks[i], d)
+			late, a := tooLate(d, asked), uncharge(&asks[i], d)
+			if late {
+				continue
+			}
 			a.Key, a.Group = append([]byte(nil), a.Key...), int32(len(back))
 			back = append(back, a)
 		}

@@ -3,6 +3,7 @@ package backend
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
@@ -51,5 +52,35 @@ func TestChargesOfLocalDenialsAreReturned(t *testing.T) {
 		synctest.Wait()
 		wantMetric(t, reg, "ratelimitd_redis_undone_total", 2)
 		wantMetric(t, reg, "ratelimitd_redis_undo_failed_total", 1)
+	})
+}
+
+// What will be free by the time that it could be given back is not: it would be
+// taken off what others are charged in the next window.
+func TestNothingIsReturnedToTheNextWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newSwitched(t)
+		p, reg := withLocal(t, store, 1)
+		perSecond, narrow := limitOf(t, "fixed_window", 10, time.Second), limitOf(t, "fixed_window", 1, aLongTime)
+		store.failFor(func(a *algorithm.Ask) error {
+			if string(a.Key) == "away" || hashTag(string(a.Key)) == "away" {
+				time.Sleep(10 * time.Millisecond)
+				return ErrTimeout
+			}
+			return nil
+		})
+		away := localAsk("away", narrow, 2) // denied
+		for _, row := range []struct {
+			at   time.Duration // in the window of the first
+			used int64         // in the end
+		}{{at: 100 * time.Millisecond, used: 0}, {at: 985 * time.Millisecond, used: 1}} {
+			time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(row.at)))
+			decideAll(p, localAsk("there", perSecond, 1), away)
+			synctest.Wait()
+			if got := store.used("there", perSecond); got != row.used {
+				t.Errorf("at %v: %d used, want %d", row.at, got, row.used)
+			}
+		}
+		wantMetric(t, reg, "ratelimitd_redis_undone_total", 1)
 	})
 }
