@@ -20,7 +20,7 @@ import (
 // binary is the program as it is delivered, built once for all tests.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(programtest.Main(m, &binary)) }
+func TestMain(m *testing.M) { os.Exit(programtest.Main(m, &binary, false)) }
 
 // command returns the program with an environment of its own, in a folder of
 // its own.

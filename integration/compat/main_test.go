@@ -18,5 +18,5 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "compat:", err)
 		os.Exit(1)
 	}
-	os.Exit(programtest.Main(m, &ratelimitdPath))
+	os.Exit(programtest.Main(m, &ratelimitdPath, false))
 }

@@ -23,7 +23,7 @@ var ratelimitdPath string
 // TestMain builds ratelimitd once for all pages.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(programtest.Main(m, &ratelimitdPath))
+	os.Exit(programtest.Main(m, &ratelimitdPath, false))
 }
 
 // TestDocs runs every command of the documentation and checks every example, page by page, from top to bottom, as a

@@ -5,13 +5,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 )
 
-// Main builds ratelimitd with these flags in a directory of its own, sets path to
-// it, runs the tests and returns their exit code. It is for TestMain.
-func Main(m *testing.M, path *string, flags ...string) int {
+// Main builds ratelimitd in a directory of its own, with the race detector or as
+// deploy/k8s/Dockerfile does, sets path to it, runs the tests and returns their
+// exit code. It is for TestMain.
+func Main(m *testing.M, path *string, race bool) int {
 	dir, err := os.MkdirTemp("", "ratelimitd")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -19,8 +19,13 @@ func Main(m *testing.M, path *string, flags ...string) int {
 	}
 	defer os.RemoveAll(dir)
 	*path = filepath.Join(dir, "ratelimitd")
-	args := slices.Concat([]string{"build", "-trimpath", "-o", *path}, flags, []string{"github.com/ratelimitd/ratelimitd/cmd/ratelimitd"})
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+	flag, cgo := "-trimpath", "0" // always the same, so that packages are compiled once
+	if race {
+		flag, cgo = "-race", "1"
+	}
+	build := exec.Command("go", "build", flag, "-o", *path, "github.com/ratelimitd/ratelimitd/cmd/ratelimitd")
+	build.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building ratelimitd: %v\n%s", err, out)
 		return 1
 	}

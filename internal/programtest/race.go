@@ -2,6 +2,5 @@
 
 package programtest
 
-// Race is the flag of go build with which ratelimitd has the race detector if
-// the tests have it.
-const Race = "-race=true"
+// Race says that the tests have the race detector.
+const Race = true
