@@ -79,13 +79,20 @@ func stopSignals() (context.Context, context.CancelFunc) {
 func checkCommand() *cobra.Command {
 	var counting string
 	var maxSize int64
+	var asReference bool
 	cmd := &cobra.Command{
-		Use:   "check DIR",
+		Use:   "check DIR | --compat",
 		Short: "Check the policy files of a directory",
 		Long: `Check the policy files of a directory: print every error and exit with 1, or
-say what the files hold. It needs no settings and starts nothing.`,
+say what the files hold. It needs no settings and starts nothing.
+
+With --compat, and without DIR, it checks the environment of envoyproxy/ratelimit
+and the policies that this names, as they are at a start in its place.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
+			if asReference && len(args) > 0 {
+				return fmt.Errorf("check --compat takes the directory from RUNTIME_ROOT and RUNTIME_SUBDIRECTORY, not %q", args[0])
+			}
+			if !asReference && len(args) != 1 {
 				return fmt.Errorf("check takes one directory, not %d", len(args))
 			}
 			return nil
@@ -93,7 +100,11 @@ say what the files hold. It needs no settings and starts nothing.`,
 	}
 	cmd.Flags().StringVar(&counting, "counting", settings.CountingPrecise, "how domains that do not say are counted: precise or reference")
 	cmd.Flags().Int64Var(&maxSize, "policies-max-size", descriptors.DefaultMaxSize, "the most bytes that all files may have together")
+	cmd.Flags().BoolVar(&asReference, "compat", false, "check the environment of envoyproxy/ratelimit and its policies")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if asReference {
+			return checkCompat(cmd.OutOrStdout(), os.Environ())
+		}
 		return check(cmd.OutOrStdout(), args[0], counting, maxSize)
 	}
 	return cmd

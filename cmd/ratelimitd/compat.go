@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
@@ -14,6 +15,26 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/service"
 	"github.com/ratelimitd/ratelimitd/pkg/web"
 )
+
+// compatHelp is what the program says of itself in the place of
+// envoyproxy/ratelimit.
+const compatHelp = `ratelimitd in the place of envoyproxy/ratelimit. It has no flags: it reads that
+program's environment, and policies from
+RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY.
+
+  ratelimitd check --compat   checks both and starts nothing
+  ratelimitd --help           tells the rest
+`
+
+// ratelimit is the program of that name. It leaves arguments alone, as that one
+// does, but for a question.
+func ratelimit(args []string) error {
+	if len(args) > 0 && slices.Contains([]string{"-h", "-help", "--help", "help"}, args[0]) {
+		_, err := io.WriteString(os.Stdout, compatHelp)
+		return err
+	}
+	return serveCompat(os.Stderr)
+}
 
 // serveCompat answers in the place of envoyproxy/ratelimit, with its
 // environment.

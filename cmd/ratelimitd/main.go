@@ -14,19 +14,33 @@ import (
 	_ "time/tzdata"
 )
 
-// run does what the name of the program says, or else the command line.
+// run does what the name of the program says, or its first argument, which is
+// such a name where a compose file names a command of the image. Otherwise it
+// does what the command line says.
 func run(args []string) error {
-	switch filepath.Base(args[0]) {
-	case "ratelimit":
-		return serveCompat(os.Stderr)
-	case "ratelimit_config_check":
-		return configCheck(os.Stdout, args[1:])
-	case "ratelimit_client":
-		ctx, stop := stopSignals()
-		defer stop()
-		return client(ctx, os.Stdout, args[1:])
+	for i := range min(2, len(args)) {
+		if program := named(args[i]); program != nil {
+			return program(args[i+1:])
+		}
 	}
 	return newCommand().Execute()
+}
+
+// named is the program of envoyproxy/ratelimit that has this name; nil: none.
+func named(path string) func(args []string) error {
+	switch filepath.Base(path) {
+	case "ratelimit":
+		return ratelimit
+	case "ratelimit_config_check":
+		return func(args []string) error { return configCheck(os.Stdout, args) }
+	case "ratelimit_client":
+		return func(args []string) error {
+			ctx, stop := stopSignals()
+			defer stop()
+			return client(ctx, os.Stdout, args)
+		}
+	}
+	return nil
 }
 
 func main() {

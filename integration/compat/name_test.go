@@ -65,6 +65,40 @@ func TestTools(t *testing.T) {
 	}
 }
 
+// What the environment says is checked without a start, by ratelimitd and with the policies that it names. Whoever asks for help
+// gets it, and an image whose entrypoint is ratelimitd takes the names of the programs as commands.
+func TestBeforeTheStart(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "ratelimit/config/a.yaml"), policy("a", "1"))
+	write(t, filepath.Join(dir, "bad/config/a.yaml"), policy("a", "some"))
+	good := []string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit"}
+	for _, row := range []struct {
+		command string
+		env     []string
+		code    int
+		want    string
+	}{
+		{"check --compat", good, 0, "files 1, domains 1, limits 1"},
+		{"check --compat", append(good, "REDIS_PIPELINE_WINDOW=1ms"), 0, "REDIS_PIPELINE_WINDOW changes nothing: "},
+		{"check --compat", append(good, "PORT=http"), 1, `PORT: "http"`},
+		{"check --compat", []string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=bad"}, 1, "a.yaml:2:"},
+		{"check --compat", []string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=none"}, 1, "no such file or directory"},
+		{"check --compat", []string{"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=ratelimit", "RUNTIME_APPDIRECTORY=none"}, 1, "no policy files in "},
+		{"check --compat", nil, 1, "RUNTIME_SUBDIRECTORY is not set"},
+		{"check --compat", []string{"CONFIG_TYPE=GRPC_XDS_SOTW"}, 0, "the control plane localhost:18000, which is not asked"},
+		{"check --compat " + dir, good, 1, "takes the directory from RUNTIME_ROOT"},
+		{"/bin/ratelimit --help", nil, 0, "ratelimitd check --compat"},
+		{"/bin/ratelimit_config_check -config_dir " + filepath.Join(dir, "ratelimit/config"), nil, 0, "all rate limit configs ok"},
+	} {
+		cmd := named("ratelimitd", strings.Fields(row.command)...)
+		cmd.Env = row.env
+		out, _ := cmd.CombinedOutput() // the code is looked at
+		if cmd.ProcessState.ExitCode() != row.code || !strings.Contains(string(out), row.want) {
+			t.Errorf("%v ratelimitd %s: %d\n%s", row.env, row.command, cmd.ProcessState.ExitCode(), out)
+		}
+	}
+}
+
 // The debug pages are for this machine, unless it is said where they listen.
 func TestDebugPages(t *testing.T) {
 	store := redis(t)
