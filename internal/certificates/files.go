@@ -7,8 +7,10 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"syscall"
 )
 
 // Files are the PEM files of one end of TLS connections, and the settings that
@@ -61,13 +63,41 @@ func (f *Files) read() (texts, error) {
 		if file.path == "" {
 			continue
 		}
-		text, err := os.ReadFile(file.path)
+		text, err := readFile(file.path)
 		if err != nil {
 			return t, fault(file.setting, "%s: %w", file.path, reason(err))
 		}
 		*file.to = text
 	}
 	return t, nil
+}
+
+// maxSize is how long a file may be, in bytes: those with all authorities of the
+// world have a quarter of a megabyte.
+const maxSize = 8 << 20
+
+// readFile reads a file that is one: of a pipe nobody knows when anything comes,
+// and a connection would wait for it; a device may have no end.
+func readFile(path string) ([]byte, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, syscall.EISDIR
+	case !info.Mode().IsRegular():
+		return nil, errors.New("is no regular file")
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxSize+1))
+	if len(text) > maxSize {
+		return nil, fmt.Errorf("has more than %d bytes", maxSize)
+	}
+	return text, err
 }
 
 // parse makes sense of the files.

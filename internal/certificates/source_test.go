@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
@@ -87,6 +88,33 @@ func TestLastGoodFilesStay(t *testing.T) {
 
 // Wherever a file of two authorities breaks off, it is not taken for one of one
 // authority, unless all of the first and nothing of the second is there.
+func TestWhatIsNoFile(t *testing.T) {
+	dir := t.TempDir()
+	pipe, loop, huge := filepath.Join(dir, "pipe"), filepath.Join(dir, "loop"), filepath.Join(dir, "huge")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(loop, loop); err != nil {
+		t.Fatal(err)
+	}
+	put(t, huge, "")
+	if err := os.Truncate(huge, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		dir:         "is a directory",
+		pipe:        "is no regular file",
+		"/dev/zero": "is no regular file",
+		loop:        "too many levels of symbolic links",
+		huge:        "has more than 8388608 bytes",
+	} {
+		files := Files{CA: path, CASetting: "ca_file"}
+		if _, err := files.Load(); text(err) != "ca_file: "+path+": "+want {
+			t.Errorf("%s: %v, want %s", path, err, want)
+		}
+	}
+}
+
 func TestFilesThatBreakOff(t *testing.T) {
 	first := contents(t, redistest.NewCertificates(t, t.TempDir()).CA)
 	second := contents(t, redistest.NewCertificates(t, t.TempDir()).CA)
