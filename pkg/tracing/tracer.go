@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -74,13 +73,13 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 	}
 	faults := &faults{log: cmp.Or(o.Log, slog.Default())}
 	otel.SetErrorHandler(faults)
-	otel.SetLogger(logr.FromSlogHandler(faults.log.Handler()))
+	otel.SetLogger(logr.FromSlogHandler(discreet{faults.log.Handler()}))
 	client, err := newClient(ctx, o.Protocol)
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
 	t.exporter = &exporter{SpanExporter: client, room: &t.room, metrics: t.metrics, faults: faults}
-	queue := number("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize)
+	queue := number("OTEL_BSP_MAX_QUEUE_SIZE", sdktrace.DefaultMaxQueueSize, mostWaiting)
 	t.room.Store(int64(queue))
 	limits := sdktrace.NewSpanLimits()
 	if limits.AttributeValueLengthLimit < 0 {
@@ -90,7 +89,7 @@ func Open(ctx context.Context, o Options) (*Tracer, error) {
 		sdktrace.WithSampler(sdktrace.AlwaysSample()), // of what [Tracer.Begin] has chosen
 		sdktrace.WithResource(o.Service.resource(ctx, faults)),
 		sdktrace.WithRawSpanLimits(limits),
-		sdktrace.WithBatcher(t.exporter, sdktrace.WithMaxQueueSize(queue)),
+		sdktrace.WithSpanProcessor(newBatches(t.exporter, queue)),
 	)
 	t.tracer = t.provider.Tracer("github.com/ratelimitd/ratelimitd", trace.WithInstrumentationVersion(o.Service.Version))
 	return t, nil
@@ -133,13 +132,4 @@ func (t *Tracer) chooses(p *Parent) bool {
 // trace has it.
 func boundOf(ratio float64) uint64 {
 	return uint64(min(max(ratio, 0), 1) * (1 << 63))
-}
-
-// number reads a variable as OpenTelemetry does: one that is no number from 1 is
-// not set.
-func number(variable string, otherwise int) int {
-	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil && n > 0 {
-		return n
-	}
-	return otherwise
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"google.golang.org/grpc/codes"
 
 	"github.com/ratelimitd/ratelimitd/internal/otlptest"
@@ -150,6 +151,41 @@ func TestUnknownProtocol(t *testing.T) {
 	const want = `tracing: OTEL_EXPORTER_OTLP_TRACES_PROTOCOL or OTEL_EXPORTER_OTLP_PROTOCOL: "udp" is not one of grpc, http/protobuf, http/json`
 	if err == nil || err.Error() != want {
 		t.Error(err)
+	}
+}
+
+// Numbers that make no sense are not set: nothing panics, and room is made for as
+// many as may wait.
+func TestNumbersThatMakeNoSense(t *testing.T) {
+	for _, text := range []string{"-5", "0", "x", "9223372036854775807", "1e3"} {
+		for _, name := range []string{"OTEL_BSP_MAX_QUEUE_SIZE", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_SCHEDULE_DELAY", "OTEL_BSP_EXPORT_TIMEOUT"} {
+			t.Run(name+"="+text, func(t *testing.T) {
+				tracer, _ := open(t, Options{Ratio: 1}, "OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:1", name+"="+text)
+				if room := tracer.room.Load(); room != sdktrace.DefaultMaxQueueSize {
+					t.Errorf("room for %d", room)
+				}
+			})
+		}
+	}
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "-5")
+	if d := milliseconds("OTEL_BSP_SCHEDULE_DELAY", 5000); d != 5*time.Second {
+		t.Errorf("a delay of -5 is %v", d)
+	}
+}
+
+// What cannot be read is named in the log, but not shown, for it may be a secret.
+func TestSecretsAreNotLogged(t *testing.T) {
+	for name, text := range map[string]string{
+		"OTEL_EXPORTER_OTLP_HEADERS":        "authorization: Bearer secret",
+		"OTEL_EXPORTER_OTLP_TRACES_HEADERS": "authorization=%zzsecret",
+		"OTEL_EXPORTER_OTLP_ENDPOINT":       "http://user:secret@[::",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, log := open(t, Options{}, name+"="+text)
+			if said := log.String(); said == "" || strings.Contains(said, "secret") {
+				t.Errorf("the log has %q", said)
+			}
+		})
 	}
 }
 
