@@ -15,44 +15,55 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/statsd"
 )
 
-// redisStore is the store in Redis, with nothing on it.
-type redisStore struct {
-	decider interface {
-		service.Decider
-		Ready() error
-		Close() error
-	}
-	main      *backend.Redis // of limits that are not per second, at least
-	perSecond *backend.Redis // nil: there is none of its own
-}
-
-// sources tell of the connections.
-func (r *redisStore) sources() []statsd.Source {
-	sources := []statsd.Source{poolSource("ratelimit.redis_pool", r.main.Connections)}
-	if r.perSecond != nil {
-		sources = append(sources, poolSource("ratelimit.redis_per_second_pool", r.perSecond.Connections))
-	}
-	return sources
-}
-
-func openRedis(s, perSecond *settings.Settings, log *slog.Logger, registry prometheus.Registerer) (redisStore, error) {
-	options, err := redisOptions(s, log, registry)
+// openRedis opens the store in Redis, or in two of them.
+func (m *Main) openRedis(registry prometheus.Registerer) (*store, error) {
+	options, err := redisOptions(m.Settings, m.log, registry)
 	if err != nil {
-		return redisStore{}, err
+		return nil, err
 	}
+	perSecond := m.perSecond()
 	if perSecond == nil {
 		redis, err := backend.NewRedis(options)
-		return redisStore{decider: redis, main: redis}, err
+		if err != nil {
+			return nil, err
+		}
+		return m.sharedRedis(redis, redis, registry), nil
 	}
-	second, err := redisOptions(perSecond, log, registry)
+	second, err := redisOptions(perSecond, m.log, registry)
 	if err != nil {
-		return redisStore{}, fmt.Errorf("limits per second: %w", err)
+		return nil, fmt.Errorf("limits per second: %w", err)
 	}
 	both, err := backend.NewPerSecond(second, options)
 	if err != nil {
-		return redisStore{}, err
+		return nil, err
 	}
-	return redisStore{decider: both, main: both.Other(), perSecond: both.PerSecond()}, nil
+	shared := m.sharedRedis(both, both.Other(), registry)
+	shared.sources = append(shared.sources, poolSource("ratelimit.redis_per_second_pool", both.PerSecond().Connections))
+	return shared, nil
+}
+
+// redisStore is one Redis, or two.
+type redisStore interface {
+	service.Decider
+	Ready() error
+	Close() error
+}
+
+// sharedRedis is a store in which replicas count each other. main is the Redis
+// that has their keys.
+func (m *Main) sharedRedis(redis redisStore, main *backend.Redis, registry prometheus.Registerer) *store {
+	replicas := backend.JoinReplicas(main, backend.ReplicasOptions{Unmet: m.Settings.Replicas, Registerer: registry, Log: m.log})
+	return &store{
+		decider:  redis,
+		system:   "redis",
+		ready:    redis.Ready,
+		replicas: replicas.Count,
+		sources:  []statsd.Source{poolSource("ratelimit.redis_pool", main.Connections)},
+		close: func() {
+			replicas.Close()
+			_ = redis.Close()
+		},
+	}
 }
 
 func redisOptions(s *settings.Settings, log *slog.Logger, registry prometheus.Registerer) (backend.RedisOptions, error) {

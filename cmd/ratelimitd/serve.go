@@ -67,7 +67,7 @@ func (m *Main) Run(ctx context.Context) error {
 		return err
 	}
 	defer stats.close()
-	store, err := openStore(m.Settings, m.perSecond(), m.Compat != nil, m.log, stats.beside(registry))
+	store, err := m.openStore(stats.beside(registry))
 	if err != nil {
 		return err
 	}

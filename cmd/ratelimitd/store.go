@@ -1,8 +1,6 @@
 package main
 
 import (
-	"log/slog"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ratelimitd/ratelimitd/pkg/backend"
@@ -11,75 +9,78 @@ import (
 	"github.com/ratelimitd/ratelimitd/pkg/statsd"
 )
 
-// store is where counts are kept, with all that stacks on it.
+// store is where counts are kept, with what stacks on it.
 type store struct {
-	decider service.Decider
-	inline  bool         // it never waits for anything
-	system  string       // its name among OpenTelemetry's, unless inline
-	ready   func() error // nil: it answers
-	close   func()
-	sources []statsd.Source
+	decider  service.Decider
+	inline   bool       // it never waits for anything
+	system   string     // its name among OpenTelemetry's, unless inline
+	replicas func() int // how many share it, unless inline
+	ready    func() error
+	sources  []statsd.Source
+	close    func()
 }
 
 // openStore opens the store of the settings. It does not fail for a store that
-// does not answer yet. perSecond are those about the Redis of limits per second;
-// nil: it is that of the others. asReference remembers what is over as the local
-// cache of envoyproxy/ratelimit does.
-func openStore(s, perSecond *settings.Settings, asReference bool, log *slog.Logger, registry prometheus.Registerer) (*store, error) {
-	policy := backend.FailureOptions{Timeout: s.StoreTimeout, Registerer: registry}
-	shed := backend.SheddingOptions{Budget: s.StoreTimeout, Registerer: registry}
-	if s.Store == settings.StoreMemory {
-		memory := backend.NewMemory(backend.MemoryOptions{
-			MaxKeys:    s.MemoryMaxKeys,
-			MaxBytes:   int64(s.MemoryMaxSize),
-			Registerer: registry,
-			Log:        log,
-		})
-		shedding := backend.WithShedding(memory, shed)
-		return &store{
-			inline:  true,
-			decider: backend.WithFailurePolicy(shedding, policy),
-			ready:   func() error { return nil },
-			close: func() {
-				shedding.Close()
-				memory.Close()
-			},
-		}, nil
+// does not answer yet.
+func (m *Main) openStore(registry prometheus.Registerer) (*store, error) {
+	open := m.openRedis
+	switch m.Settings.Store {
+	case settings.StoreMemory:
+		return m.openMemory(registry), nil
+	case settings.StoreMemcached:
+		open = m.openMemcached
 	}
-	if s.Store == settings.StoreMemcached {
-		return openMemcached(s, asReference, log, registry)
-	}
-	redis, err := openRedis(s, perSecond, log, registry)
+	shared, err := open(registry)
 	if err != nil {
 		return nil, err
 	}
-	shedding := backend.WithShedding(redis.decider, shed)
-	sources := redis.sources()
+	return m.stack(*shared, registry), nil
+}
+
+func (m *Main) openMemory(registry prometheus.Registerer) *store {
+	s := m.Settings
+	memory := backend.NewMemory(backend.MemoryOptions{
+		MaxKeys:    s.MemoryMaxKeys,
+		MaxBytes:   int64(s.MemoryMaxSize),
+		Registerer: registry,
+		Log:        m.log,
+	})
+	shedding := backend.WithShedding(memory, backend.SheddingOptions{Budget: s.StoreTimeout, Registerer: registry})
+	return &store{
+		inline:  true,
+		decider: backend.WithFailurePolicy(shedding, backend.FailureOptions{Timeout: s.StoreTimeout, Registerer: registry}),
+		ready:   func() error { return nil },
+		close: func() {
+			shedding.Close()
+			memory.Close()
+		},
+	}
+}
+
+// stack stacks on a store that replicas share what belongs there. In the place of
+// envoyproxy/ratelimit what is over is remembered as its local cache does.
+func (m *Main) stack(shared store, registry prometheus.Registerer) *store {
+	s, stacked := m.Settings, shared
+	shedding := backend.WithShedding(shared.decider, backend.SheddingOptions{Budget: s.StoreTimeout, Registerer: registry})
 	var decider service.Decider = shedding
 	if s.RedisKnownOverKeys > 0 {
 		known := backend.WithKnownOver(shedding, backend.KnownOverOptions{
-			MaxKeys: s.RedisKnownOverKeys, Reference: asReference, Registerer: registry,
+			MaxKeys: s.RedisKnownOverKeys, Reference: m.Compat != nil, Registerer: registry,
 		})
-		decider, sources = known, append(sources, localCacheSource(known))
+		decider = known
+		stacked.sources = append(stacked.sources, localCacheSource(known))
 	}
-	replicas := backend.JoinReplicas(redis.main, backend.ReplicasOptions{Unmet: s.Replicas, Registerer: registry, Log: log})
 	local := backend.NewLocal(decider, backend.LocalOptions{
 		MaxBytes:   int64(s.LocalMaxSize),
-		Replicas:   replicas.Count,
+		Replicas:   shared.replicas,
 		Registerer: registry,
-		Log:        log,
+		Log:        m.log,
 	})
-	policy.Local = local
-	return &store{
-		decider: backend.WithFailurePolicy(decider, policy),
-		system:  "redis",
-		ready:   redis.decider.Ready,
-		close: func() {
-			local.Close()
-			replicas.Close()
-			shedding.Close()
-			_ = redis.decider.Close()
-		},
-		sources: sources,
-	}, nil
+	stacked.decider = backend.WithFailurePolicy(decider, backend.FailureOptions{Timeout: s.StoreTimeout, Registerer: registry, Local: local})
+	stacked.close = func() {
+		local.Close()
+		shedding.Close()
+		shared.close()
+	}
+	return &stacked
 }
