@@ -235,3 +235,24 @@ func TestTableIsWhole(t *testing.T) {
 		t.Errorf("%d rows", len(seen))
 	}
 }
+
+// What is said of a file names the variable that it stands in.
+func TestFilesAreNamed(t *testing.T) {
+	s, _ := mustLoad(t)
+	for _, prefix := range [...]string{"grpc_tls_", "xds_tls_", "redis_tls_", "memcached_tls_"} {
+		for _, file := range [...]string{"cert_file", "key_file"} {
+			if got := s.Called(prefix + file); !strings.Contains(got, "_TLS_") {
+				t.Errorf("%s is called %s", prefix+file, got)
+			}
+		}
+	}
+	for setting, want := range map[string]string{"grpc_tls_client_ca_file": "GRPC_CLIENT_TLS_CACERT", "memcached_tls_ca_file": "MEMCACHE_TLS_CACERT"} {
+		if got := s.Called(setting); got != want {
+			t.Errorf("%s is called %s, want %s", setting, got, want)
+		}
+	}
+	_, _, err := Load([]string{"CONFIG_TYPE=GRPC_XDS_SOTW", "CONFIG_GRPC_XDS_SERVER_USE_TLS=true", "CONFIG_GRPC_XDS_CLIENT_TLS_CERT=/certs/tls.crt"})
+	if want := "CONFIG_GRPC_XDS_CLIENT_TLS_CERT, CONFIG_GRPC_XDS_CLIENT_TLS_KEY: go together; set both or none"; err == nil || err.Error() != want {
+		t.Errorf("a certificate without its key: %v", err)
+	}
+}

@@ -146,6 +146,7 @@ func (e *environment) names() map[string]string {
 		"grpc_tls_cert_file": "GRPC_SERVER_TLS_CERT", "grpc_tls_key_file": "GRPC_SERVER_TLS_KEY", "grpc_tls_client_ca_file": "GRPC_CLIENT_TLS_CACERT",
 		"xds_tls_cert_file": "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", "xds_tls_key_file": "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "xds_tls_ca_file": "CONFIG_GRPC_XDS_SERVER_TLS_CACERT",
 		"redis_tls_cert_file": "REDIS_TLS_CLIENT_CERT", "redis_tls_key_file": "REDIS_TLS_CLIENT_KEY", "redis_tls_ca_file": "REDIS_TLS_CACERT",
+		"memcached_tls_cert_file": "MEMCACHE_TLS_CLIENT_CERT", "memcached_tls_key_file": "MEMCACHE_TLS_CLIENT_KEY", "memcached_tls_ca_file": "MEMCACHE_TLS_CACERT",
 	}
 }
 
@@ -220,6 +221,9 @@ func (e *environment) plane(s *Settings, f *faults) {
 	}
 	if e.xdsServer == "" {
 		f.add("CONFIG_GRPC_XDS_SERVER_URL", "is needed with CONFIG_TYPE=%s", configXDS)
+	}
+	if s.XDSTLS && (e.xdsCert == "") != (e.xdsKey == "") {
+		f.add("CONFIG_GRPC_XDS_CLIENT_TLS_CERT, CONFIG_GRPC_XDS_CLIENT_TLS_KEY", "go together; set both or none")
 	}
 	if e.xdsBackoff <= 0 {
 		f.add("XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", "%v is no wait; more than 0s is", e.xdsBackoff)

@@ -61,7 +61,7 @@ func (s *Stats) rows() []Row {
 			Fate: Better, How: "for a file that is not there the built-in one holds; one with a mistake stops the start",
 		},
 		{Name: "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS", Default: "false", target: &s.Milliseconds, Doc: "Response times in milliseconds, not seconds, by the built-in mapping."},
-		{Name: "NEAR_LIMIT_RATIO", Default: "0.8", target: &s.NearLimitRatio, Doc: "From which part of a limit on hits count as near_limit."},
+		{Name: "NEAR_LIMIT_RATIO", Default: "0.8", target: &s.NearLimitRatio, Doc: "From which part of a limit on hits count as near_limit.", Fate: Refused, How: "below 0 and above 1 it is refused"},
 	}
 }
 

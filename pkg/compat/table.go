@@ -57,7 +57,10 @@ func (e *environment) listenerRows() []Row {
 			Name: "GRPC_SERVER_TLS_CA_CERT", target: &e.grpcServerCA, Doc: "Not read there, though Envoy Gateway sets it.",
 			Fate: Ignored, How: "as there, so that clients need no certificate; GRPC_CLIENT_TLS_CACERT is what asks them for one",
 		},
-		{Name: "GRPC_CLIENT_TLS_SAN", target: &e.grpcSAN, Doc: "The DNS name that the certificates of clients must have."},
+		{
+			Name: "GRPC_CLIENT_TLS_SAN", target: &e.grpcSAN, Doc: "The DNS name that the certificates of clients must have.",
+			Fate: Refused, How: "with GRPC_SERVER_USE_TLS and without GRPC_CLIENT_TLS_CACERT it is refused, since there nobody is asked for a certificate",
+		},
 	}
 }
 
@@ -111,10 +114,10 @@ func (e *environment) xdsRows() []Row {
 		{Name: "CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS", target: &e.xdsHeaders, secret: true, Doc: "Headers for it, as `k:v,k2:v2`."},
 		{Name: "CONFIG_GRPC_XDS_SERVER_USE_TLS", Default: "false", target: &e.xdsTLS, Doc: "TLS to the control plane."},
 		{Name: "CONFIG_GRPC_XDS_CLIENT_TLS_CERT", target: &e.xdsCert, Doc: "The client's certificate.", Fate: Better, How: "the files are read again for each connection"},
-		{Name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", target: &e.xdsKey, Doc: "Its key."},
+		{Name: "CONFIG_GRPC_XDS_CLIENT_TLS_KEY", target: &e.xdsKey, Doc: "Its key.", Fate: Refused, How: "one of the two alone is refused"},
 		{Name: "CONFIG_GRPC_XDS_SERVER_TLS_CACERT", target: &e.xdsCA, Doc: "Who signs the control plane's certificate."},
 		{Name: "CONFIG_GRPC_XDS_SERVER_TLS_SAN", target: &e.xdsSAN, Doc: "The name that its certificate must be for, in place of the host."},
-		{Name: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", Default: "10s", target: &e.xdsBackoff, Doc: "The wait before a control plane that went away is tried again."},
+		{Name: "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL", Default: "10s", target: &e.xdsBackoff, Doc: "The wait before a control plane that went away is tried again.", Fate: Refused, How: "0 and less are refused, with which it would be tried without a pause"},
 		{Name: "XDS_CLIENT_BACKOFF_MAX_INTERVAL", Default: "60s", target: &e.xdsBackoffMax, Doc: "The longest wait."},
 		{
 			Name: "XDS_CLIENT_BACKOFF_RANDOM_FACTOR", Default: "0.5", target: &e.xdsBackoffFactor, Doc: "By what a wait is multiplied for the next one.",
@@ -159,9 +162,9 @@ func (e *environment) countingRows() []Row {
 func (e *environment) answerRows() []Row {
 	return []Row{
 		{Name: "LIMIT_RESPONSE_HEADERS_ENABLED", Default: "false", target: &e.headers, Doc: "Answer with three headers."},
-		{Name: "LIMIT_LIMIT_HEADER", Default: "RateLimit-Limit", target: &e.limitName, Doc: "The name of the first."},
-		{Name: "LIMIT_REMAINING_HEADER", Default: "RateLimit-Remaining", target: &e.leftName, Doc: "The name of the second."},
-		{Name: "LIMIT_RESET_HEADER", Default: "RateLimit-Reset", target: &e.reset, Doc: "The name of the third."},
+		{Name: "LIMIT_LIMIT_HEADER", Default: "RateLimit-Limit", target: &e.limitName, Doc: "The name of the first.", Fate: Refused, How: "where they are sent, what is no name of a header is refused"},
+		{Name: "LIMIT_REMAINING_HEADER", Default: "RateLimit-Remaining", target: &e.leftName, Doc: "The name of the second.", Fate: Refused, How: "where they are sent, what is no name of a header is refused"},
+		{Name: "LIMIT_RESET_HEADER", Default: "RateLimit-Reset", target: &e.reset, Doc: "The name of the third.", Fate: Refused, How: "where they are sent, what is no name of a header is refused"},
 		{Name: "RESPONSE_DYNAMIC_METADATA", Default: "false", target: &e.metadata, Doc: "Answer with dynamic metadata."},
 	}
 }

@@ -147,3 +147,17 @@ func TestBadMappings(t *testing.T) {
 		}
 	}
 }
+
+// Older mapping files have buckets and quantiles beside the other fields, of which those count that the kind of metric has.
+func TestOlderMappings(t *testing.T) {
+	for name, row := range map[string]struct{ text, want string }{
+		"buckets":     {"mappings: [{match: ratelimit_server.*.response_time, name: took, timer_type: histogram, buckets: [1, 20], quantiles: [{quantile: 0.5}]}]", `took_bucket{le="20"} `},
+		"of defaults": {"defaults: {timer_type: histogram, buckets: [1, 20]}\nmappings: [{match: ratelimit_server.*.response_time, name: took, quantiles: [{quantile: 0.5}]}]", `took_bucket{le="20"} `},
+		"quantiles":   {"mappings: [{match: ratelimit_server.*.response_time, name: took, timer_type: summary, buckets: [1, 20], quantiles: [{quantile: 0.5, error: 0.05}]}]", `took{quantile="0.5"} `},
+		"both":        {"mappings: [{match: ratelimit_server.*.response_time, name: took, observer_type: histogram, buckets: [1, 20], histogram_options: {buckets: [1, 30]}}]", `took_bucket{le="30"} `},
+	} {
+		if got := scrape(t, busy(t), ExhibitOptions{Mapping: row.text}); !strings.Contains(got, row.want) {
+			t.Errorf("%s: there is no %s in\n%s", name, row.want, got)
+		}
+	}
+}

@@ -1,9 +1,9 @@
 package statsd
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,31 +36,74 @@ func newMapper(text string, milliseconds bool) (*mapper.MetricMapper, error) {
 	return m, nil
 }
 
-// older are fields that mapping files had under another name, which the ones that
-// Envoy Gateway writes still have.
-var older = map[string]string{"timer_type": "observer_type"}
+// document is a mapping file, its fields as they are written.
+type document struct {
+	Defaults map[string]yaml.Node   `yaml:"defaults,omitempty"`
+	Mappings []map[string]yaml.Node `yaml:"mappings"`
+}
 
-// renamed gives the fields of older files the names that they have now.
+// renamed puts the fields of older files, such as the ones that Envoy Gateway
+// writes, where they stand now.
 func renamed(text string) (string, error) {
-	var document struct {
-		Defaults map[string]yaml.Node   `yaml:"defaults,omitempty"`
-		Mappings []map[string]yaml.Node `yaml:"mappings"`
-	}
-	if err := yaml.Unmarshal([]byte(text), &document); err != nil {
+	var d document
+	if err := yaml.Unmarshal([]byte(text), &d); err != nil {
 		return "", err
 	}
-	for _, fields := range append(slices.Clip(document.Mappings), document.Defaults) {
-		for old, name := range older {
-			if value, found := fields[old]; found {
-				delete(fields, old)
-				if _, both := fields[name]; !both {
-					fields[name] = value
-				}
-			}
+	defaults := typeOf(d.Defaults)
+	if err := renew(d.Defaults, ""); err != nil {
+		return "", err
+	}
+	for _, fields := range d.Mappings {
+		if err := renew(fields, cmp.Or(typeOf(fields), defaults)); err != nil {
+			return "", err
 		}
 	}
-	written, err := yaml.Marshal(&document)
+	written, err := yaml.Marshal(&d)
 	return string(written), err
+}
+
+// typeOf is the kind of metric that times become, under its name of today.
+func typeOf(fields map[string]yaml.Node) string {
+	if value, found := fields["timer_type"]; found {
+		delete(fields, "timer_type")
+		addField(fields, "observer_type", value)
+	}
+	return fields["observer_type"].Value
+}
+
+// renew puts the options of one mapping, or of the defaults, where they stand now.
+func renew(fields map[string]yaml.Node, observer string) error {
+	if err := moved(fields, "buckets", "histogram_options", observer != string(mapper.ObserverTypeSummary)); err != nil {
+		return err
+	}
+	return moved(fields, "quantiles", "summary_options", observer != string(mapper.ObserverTypeHistogram))
+}
+
+// moved puts a field into the one in which it stands now, or leaves it out where
+// it means nothing, which was no mistake.
+func moved(fields map[string]yaml.Node, name, within string, means bool) error {
+	value, found := fields[name]
+	if delete(fields, name); !found || !means {
+		return nil
+	}
+	inner := make(map[string]yaml.Node)
+	if options, found := fields[within]; found {
+		if err := options.Decode(&inner); err != nil {
+			return err
+		}
+	}
+	addField(inner, name, value)
+	var options yaml.Node
+	err := options.Encode(inner)
+	fields[within] = options
+	return err
+}
+
+// addField adds a field that is not there.
+func addField(fields map[string]yaml.Node, name string, value yaml.Node) {
+	if _, found := fields[name]; !found {
+		fields[name] = value
+	}
 }
 
 // shown is a metric as Prometheus has it.
