@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
 
 // readDeployed returns a file of deploy.
@@ -91,6 +93,55 @@ func TestOverlayOfKubernetesPage(t *testing.T) {
 	}
 	if got := all.find(t, "ConfigMap", "ratelimitd-policies"); len(got.Data) != 1 || got.Data["edge.yaml"] != "domain: edge\n" || got.Metadata.Namespace != "ratelimitd" {
 		t.Errorf("the policies are %v", got)
+	}
+}
+
+// So does the one for memcached, TLS and traces: its settings are there, pods may ask those whom it names, and no probe speaks
+// plaintext to a port with TLS.
+func TestFurtherOverlayOfKubernetesPage(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := filepath.Abs(k8sDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if base, err = filepath.Rel(dir, base); err != nil {
+		t.Fatal(err)
+	}
+	overlay := block(t, readDeployed(t, "k8s/README.md"), "# my-cluster/more/kustomization.yaml\n")
+	writePolicy(t, filepath.Join(dir, "kustomization.yaml"), strings.Replace(overlay, "../deploy/k8s", base, 1))
+	all := parseManifests(t, runTool(t, kustomizePath, "build", dir))
+
+	c := all.deployment(t, "ratelimitd").container()
+	known := map[string]bool{"GOMEMLIMIT": true, "OTEL_EXPORTER_OTLP_ENDPOINT": true}
+	for _, setting := range settings.All() {
+		known[setting.Env()] = true
+	}
+	for _, e := range c.Env {
+		if !known[e.Name] {
+			t.Errorf("there is no setting %s", e.Name)
+		}
+	}
+	if c.value(t, "RATELIMITD_STORE") != "memcached" || c.value(t, "RATELIMITD_GRPC_TLS_CERT_FILE") == "" {
+		t.Error("the store or the certificate is not the one of the page")
+	}
+	if c.LivenessProbe.GRPC != nil {
+		t.Error("the liveness probe speaks plaintext to a port with TLS")
+	}
+	var policy struct {
+		Egress []struct{ Ports []struct{ Port int } }
+	}
+	all.find(t, "NetworkPolicy", "ratelimitd").decode(t, &policy)
+	open := map[int]bool{}
+	for _, rule := range policy.Egress {
+		for _, port := range rule.Ports {
+			open[port.Port] = true
+		}
+	}
+	if !open[11211] || !open[4318] || !open[53] {
+		t.Errorf("pods may ask at %v alone", open)
 	}
 }
 
