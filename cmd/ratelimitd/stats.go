@@ -125,10 +125,30 @@ func (s *stats) show(o *statsOptions, registry prometheus.Gatherer, log *slog.Lo
 	if s.listener, err = net.Listen("tcp", o.address); err != nil {
 		return fmt.Errorf("PROMETHEUS_ADDR: cannot listen on %s: %w%s", o.address, reason(err), hint(err))
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET "+o.path, promhttp.HandlerFor(prometheus.Gatherers{own, registry}, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
-	s.page = web.NewServer(mux, log)
+	// What a mapping made clash with other metrics is left out.
+	metrics := promhttp.HandlerFor(prometheus.Gatherers{own, registry}, promhttp.HandlerOpts{MaxRequestsInFlight: 4, ErrorHandling: promhttp.ContinueOnError})
+	s.page = web.NewServer(only(o.path, metrics), log)
+	s.listener = web.Bound(s.page, s.listener, maxScrapers)
 	return nil
+}
+
+// maxScrapers is how many connections the page may have.
+const maxScrapers = 64
+
+// only answers with a page, and everywhere else that there is none. A path may be
+// any text, as those of a mux may not.
+func only(path string, page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path != path:
+			http.NotFound(w, r)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET", http.StatusMethodNotAllowed)
+		default:
+			page.ServeHTTP(w, r)
+		}
+	})
 }
 
 // nativeStats are those of ratelimitd's own settings.

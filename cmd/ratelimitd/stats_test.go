@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -86,6 +88,29 @@ func TestPrometheusPage(t *testing.T) {
 	}
 	stop()
 	running.Wait()
+}
+
+// A path may be any text, and a mapping may give a metric the name of one that there is: the others are shown.
+func TestPrometheusPageWithNonsense(t *testing.T) {
+	rules := t.TempDir() + "/conf.yaml"
+	write(t, rules, "mappings: [{match: ratelimit_server.*.total_requests, name: ratelimitd_own}]\n")
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "ratelimitd_own", Help: "One of the program's own."}))
+	for path, asked := range map[string]string{"/{a": "/%7Ba", "//": "//", "/a/../b": "/a/../b", "/{x...}": "/%7Bx...%7D", "a b": "/a%20b"} {
+		stats, err := compatWith(t, "USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR=127.0.0.1:0", "PROMETHEUS_PATH="+path, "PROMETHEUS_MAPPER_YAML="+rules).openStats(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stats.meter().Answered(time.Millisecond, 2)
+		for url, want := range map[string]int{asked: http.StatusOK, "/other": http.StatusNotFound} {
+			answer := httptest.NewRecorder()
+			stats.page.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, url, http.NoBody))
+			if answer.Code != want || want == http.StatusOK && !strings.Contains(answer.Body.String(), "ratelimit_go_numGoroutine") {
+				t.Errorf("%s, %s: %d\n%s", path, url, answer.Code, answer.Body)
+			}
+		}
+		stats.close()
+	}
 }
 
 // Mogrifiers are read by their names, and what is wrong with one stops the start.

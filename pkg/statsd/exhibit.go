@@ -21,7 +21,7 @@ type ExhibitOptions struct {
 	Milliseconds bool
 
 	// Tags are labels of all metrics. What of a name cannot stand in a label's
-	// is _.
+	// is _, and one that has a meaning of its own begins with _.
 	Tags map[string]string
 
 	Sources []Source
@@ -52,11 +52,21 @@ func NewExhibit(t *Tally, o ExhibitOptions) (*Exhibit, error) {
 		return nil, err
 	}
 	e := &Exhibit{tally: t, mapper: m, tags: make(prometheus.Labels), sources: o.Sources}
-	for name, value := range o.Tags {
-		e.tags[mapper.EscapeMetricName(name)] = value
+	for _, name := range namesOf(o.Tags) {
+		e.tags[labelName(name)] = strings.ToValidUTF8(o.Tags[name], "_")
 	}
 	e.times = e.showTimes(t.calls)
 	return e, nil
+}
+
+// labelName makes the name of a tag that of a label. Those that begin with two
+// underscores are Prometheus' own, and two others are of histograms and summaries.
+func labelName(tag string) string {
+	name := mapper.EscapeMetricName(tag)
+	if name == "le" || name == "quantile" || strings.HasPrefix(name, "__") {
+		return "_" + strings.TrimLeft(name, "_")
+	}
+	return name
 }
 
 // Describe implements [prometheus.Collector]: what there is is known only when

@@ -140,6 +140,26 @@ func TestScrapeAgain(t *testing.T) {
 }
 
 // A mapping with a mistake is none.
+// Quantiles and buckets that are none, and tags with names that Prometheus keeps
+// for itself, cost nothing else.
+func TestNonsenseIsLeftOut(t *testing.T) {
+	for _, kind := range []string{
+		"timer_type: summary, summary_options: {quantiles: [{quantile: -5, error: 0.1}, {quantile: .nan, error: 0.1}, {quantile: 7, error: 0.1}, {quantile: .inf, error: 1}]}",
+		"timer_type: histogram, histogram_options: {buckets: [.nan, -1, 1, 1, 0, .inf, -.inf]}",
+		"timer_type: histogram, scale: 0",
+		"timer_type: summary, scale: .nan",
+	} {
+		text := scrape(t, busy(t), ExhibitOptions{
+			Mapping: "mappings: [{match: 'ratelimit_server.*.response_time', name: rt, " + kind + "}]",
+			Tags:    map[string]string{"": "a", "le": "b", "quantile": "c", "__name__": "d", "zone": "\xff"},
+		})
+		const labels = `{_le="b",_name__="d",_quantile="c",zone="_"}`
+		if !strings.Contains(text, "rt_count"+labels) || !strings.Contains(text, "ratelimit_service_call_should_rate_limit") {
+			t.Errorf("%s:\n%s", kind, text)
+		}
+	}
+}
+
 func TestBadMappings(t *testing.T) {
 	for _, text := range []string{"mappings: [", "mappings: [{match: a.b}]", "mappings: [{match: a.b, name: c, colour: red}]", "mappings: [{match: '(', match_type: regex, name: c}]"} {
 		if _, err := NewExhibit(NewTally(Options{}), ExhibitOptions{Mapping: text}); err == nil || !strings.HasPrefix(err.Error(), "mapping: ") {

@@ -101,7 +101,7 @@ func (e *Exhibit) quantiles(s *shownTimes) map[float64]float64 {
 	}
 	quantiles := make(map[float64]float64)
 	for _, q := range wanted {
-		if len(sample) > 0 {
+		if len(sample) > 0 && q.Quantile >= 0 && q.Quantile <= 1 { // else it is none
 			at := min(len(sample)-1, int(q.Quantile*float64(len(sample))))
 			quantiles[q.Quantile] = float64(sample[at]) / float64(time.Millisecond) * s.scale
 		}
