@@ -45,8 +45,15 @@ func (m *Main) openSpans(system string, registry prometheus.Registerer) (*spans,
 	return &spans{tracer: tracer, system: system}, err
 }
 
+// flushPatience is how long a collector may take at the end for what waits, which
+// is a few thousand spans: one that is away must not hold up a restart.
+const flushPatience = 2 * time.Second
+
 // flush sends the spans that wait, until an instant at the latest.
 func (s *spans) flush(end time.Time) {
+	if soon := time.Now().Add(flushPatience); soon.Before(end) {
+		end = soon
+	}
 	ctx, cancel := context.WithDeadline(context.Background(), end)
 	defer cancel()
 	s.tracer.Close(ctx)

@@ -187,3 +187,17 @@ func TestTracingToNobody(t *testing.T) {
 		t.Error("nothing was sent")
 	}
 }
+
+// A collector that hangs holds up the end of the program for a moment only, however long calls in flight may take then.
+func TestTracingHoldsUpNoRestart(t *testing.T) {
+	collector := otlptest.Start(t)
+	collector.Set(otlptest.Hangs)
+	p := start(t, withTracing(t, collector, 1), func(s *settings.Settings) { s.ShutdownTimeout = time.Minute })
+	if _, err := p.client(t).ShouldRateLimit(t.Context(), request("edge", "user", "x")); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := p.stop(); err != nil || time.Since(begin) > flushPatience+10*time.Second {
+		t.Errorf("%v; it took %v to stop", err, time.Since(begin))
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,8 +71,14 @@ type faults struct {
 	skipped int
 }
 
-// faultsEvery is how often at most.
-const faultsEvery = time.Minute
+const (
+	// faultsEvery is how often at most.
+	faultsEvery = time.Minute
+
+	// longestFault bounds what is logged, in bytes: collectors answer what they
+	// like, and it is part of the error.
+	longestFault = 1 << 10
+)
 
 // Handle logs an error, or counts it.
 func (f *faults) Handle(err error) {
@@ -82,7 +89,11 @@ func (f *faults) Handle(err error) {
 		f.skipped++
 		return
 	}
-	f.log.Warn("traces are not sent", "error", err, "similar_lines_left_out", f.skipped)
+	text := err.Error()
+	if len(text) > longestFault {
+		text = text[:longestFault] + "…"
+	}
+	f.log.Warn("traces are not sent", "error", strings.ToValidUTF8(text, "?"), "similar_lines_left_out", f.skipped)
 	f.next, f.skipped = now.Add(faultsEvery), 0
 }
 

@@ -189,6 +189,16 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	}
 }
 
+// A collector that answers with a book does not fill the log.
+func TestLongFault(t *testing.T) {
+	log := &programtest.Journal{}
+	f := &faults{log: slog.New(slog.NewTextHandler(log, nil))}
+	f.Handle(errors.New(strings.Repeat("é", 1<<20)))
+	if n := len(log.String()); n < longestFault || n > longestFault+200 {
+		t.Errorf("%d bytes", n)
+	}
+}
+
 // A collector that hangs, refuses or is away makes nobody wait. As many requests
 // are traced as may wait to be sent, the others are counted, and the log has a
 // line. When it works again, so does tracing.
