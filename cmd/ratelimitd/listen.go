@@ -85,6 +85,8 @@ func hint(err error) string {
 	switch {
 	case isUnix && errors.Is(err, syscall.ENOENT):
 		return "; its directory has to be there"
+	case isUnix && errors.Is(err, syscall.EINVAL):
+		return "; the path of a socket has 107 bytes at most"
 	case isUnix && errors.Is(err, syscall.EACCES):
 		return "; its directory has to be writable"
 	case errors.Is(err, syscall.EADDRINUSE):

@@ -155,10 +155,10 @@ func (m *Main) Run(ctx context.Context) error {
 // announce says where the program listens.
 func (m *Main) announce(sockets *listeners) {
 	at := Addresses{GRPC: sockets.grpc.Addr(), HTTP: sockets.http.Addr()}
-	attributes := []any{"version", version(), "grpc", shown(at.GRPC), "http", at.HTTP, "store", m.Settings.Store}
+	attributes := []any{"version", version(), "grpc", shown(at.GRPC), "http", shown(at.HTTP), "store", m.Settings.Store}
 	if sockets.admin != nil {
 		at.Admin = sockets.admin.Addr()
-		attributes = append(attributes, "admin", at.Admin)
+		attributes = append(attributes, "admin", shown(at.Admin))
 	}
 	m.log.Info("listening", attributes...)
 	if m.OnListen != nil {
