@@ -21,8 +21,9 @@ func newCommand() *cobra.Command {
 		Short:         "A global rate limit service for Envoy",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Version:       versionText(),
 	}
+	root.SetVersionTemplate("{{.Version}}")
 	asReference := root.Flags().Bool("compat", false, "stand in the place of envoyproxy/ratelimit, whose environment is read; so does the program under the name ratelimit")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *asReference {
