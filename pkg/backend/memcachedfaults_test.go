@@ -2,12 +2,14 @@ package backend
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -164,6 +166,51 @@ func TestMemcachedWriteErrors(t *testing.T) {
 		})
 		if d := ask1(t, m, "{a}k", limitOf(t, "fixed_window", 5, aLongTime), 1); !errors.Is(d.Err, want) {
 			t.Errorf("%s: %+v", reply, d)
+		}
+	}
+}
+
+// What cannot be read, ends in the middle or comes late concerns the requests that
+// wait for it, in their time, and is not taken for the answer to the next ones.
+func TestMemcachedGarbage(t *testing.T) {
+	k := memcachedKey([]byte("{a}k"))
+	stored := string(limitOf(t, "fixed_window", 5, aLongTime).AppendState(nil, &algorithm.State{At: 1, Used: 3, Aux: 2}))
+	for _, reply := range []string{
+		"VALUE\r\n", "VALUE \r\n", "VALUE " + k + "\r\n", "VALUE " + k + " 0 5\r\nab", "VALUE " + k + " 0 1 1\r\nabc\r\nEND\r\n",
+		"VALUE " + k + " 0 -1 1\r\n\r\nEND\r\n", "VALUE " + k + " 0 4294967296 1\r\nEND\r\n", "VALUE " + k + " 0 1000000 1\r\nEND\r\n",
+		"VALUE " + k + " 0 0 1\r\n\r\nEND\r\n", "END", "END\n", "\r\n", "ERROR\r\n", "SERVER_ERROR busy\r\n", strings.Repeat("x", 10_000),
+		"VALUE " + k + " 0 4 1\r\n" + stored + "\r\n", "late",
+	} {
+		var rubbish atomic.Bool
+		rubbish.Store(true)
+		m := fakeMemcached(t, func(verb, _ string) string {
+			switch {
+			case verb != "gets" || !rubbish.Load():
+				return ""
+			case reply == "late":
+				time.Sleep(80 * time.Millisecond)
+				return "VALUE " + k + " 0 4 1\r\n" + stored + "\r\nEND\r\n"
+			}
+			return reply
+		})
+		l := limitOf(t, "fixed_window", 5, aLongTime)
+		for _, keys := range []int{1, 3} {
+			var asks []algorithm.Ask
+			for i := range keys {
+				asks = append(asks, algorithm.Ask{Key: []byte("{a}k" + strings.Repeat("x", i)), Limit: l, Hits: 1, Group: int32(i)})
+			}
+			rubbish.Store(true)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			out, began := make([]algorithm.Decision, keys), time.Now()
+			m.Decide(ctx, asks, out)
+			cancel()
+			if took := time.Since(began); out[0].Outcome != algorithm.Undecided || took > 300*time.Millisecond {
+				t.Errorf("%.40q: %+v after %v", reply, out[0], took)
+			}
+			rubbish.Store(false)
+			if d := ask1(t, m, "{a}k", l, 1); d.Outcome != algorithm.Allowed || d.Before != 0 {
+				t.Errorf("after %.40q: %+v", reply, d)
+			}
 		}
 	}
 }
