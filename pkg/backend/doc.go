@@ -11,9 +11,11 @@
 // with the same Group. Decide is safe for concurrent use.
 //
 // [Memory] is for one process; its counts end with it. [Redis] is for many
-// processes, which all see one count, and so is [Memcached], which may forget it. [KnownOver] stacks on a store and refuses
-// for a moment what it has just denied; [FailurePolicy] stacks on either and
-// answers what the store did not decide.
+// processes, which all see one count; [PerSecond] is two of them. [Memcached] is
+// for many processes too, and may forget. What stacks on a store is a decorator:
+// [Shedding] leaves undecided what is too much for it, [KnownOver] refuses for a
+// moment what it has just denied, and [FailurePolicy] answers what it did not
+// decide, some of it by [Local].
 //
 // # Merging
 //

@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -37,8 +36,8 @@ type lane struct {
 	breaker *breaker
 	errands sync.Pool // *errand, for newErrand
 
-	most  int // how many batches may be under way; 0 is maxRunning
-	large int // how many asks a batch gathers; 0 is maxBatch
+	most  int // how many batches may be under way
+	large int // how many asks a batch gathers
 
 	budget time.Duration // within which asks are to be decided
 	strain strain
@@ -56,10 +55,6 @@ type lane struct {
 	took     time.Duration // how long batches take at present
 }
 
-func (l *lane) mostRunning() int { return cmp.Or(l.most, maxRunning) }
-
-func (l *lane) largestBatch() int { return cmp.Or(l.large, maxBatch) }
-
 // enter reports whether the lane is free. If so the caller runs what it has by
 // itself, and then calls leave with the instant.
 func (l *lane) enter() (began time.Time, ok bool) {
@@ -76,7 +71,7 @@ func (l *lane) start() bool {
 	now := time.Now()
 	switch {
 	case l.running == 0:
-	case l.running >= l.mostRunning() || l.way < patience && now.Sub(l.left) < patience:
+	case l.running >= l.most || l.way < patience && now.Sub(l.left) < patience:
 		return false
 	}
 	l.running++
@@ -158,7 +153,7 @@ func (l *lane) take(batch []*errand, last time.Time) ([]*errand, time.Time) {
 	}
 	taken, asks := 0, 0
 	for _, e := range l.waiting {
-		if asks > 0 && asks+len(e.asks) > l.largestBatch() {
+		if asks > 0 && asks+len(e.asks) > l.large {
 			break
 		}
 		taken++

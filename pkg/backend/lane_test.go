@@ -23,7 +23,7 @@ type laneLog struct {
 }
 
 func newLaneLog(takes time.Duration) *laneLog {
-	l := &laneLog{began: time.Now(), takes: takes}
+	l := &laneLog{lane: lane{most: maxRunning, large: maxBatch}, began: time.Now(), takes: takes}
 	l.run = func(batch []*errand) {
 		l.note(batch)
 		time.Sleep(l.takes)

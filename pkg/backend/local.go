@@ -57,7 +57,7 @@ type Local struct {
 	replicas func() int
 	shares   shares
 	scratch  sync.Pool // *subset
-	returns  returns
+	returns  *returns
 }
 
 // NewLocal returns a Local that holds nothing yet, for what a store does not
@@ -75,7 +75,7 @@ func NewLocal(store decider, o LocalOptions) *Local {
 		home:     newHomecoming(memory, store, o.Registerer),
 		replicas: o.Replicas,
 		scratch:  sync.Pool{New: func() any { return new(subset) }},
-		returns:  newReturns(store, o.Registerer),
+		returns:  newReturns(homeTimeout, newUndos(o.Registerer, "local"), newSparingLog(o.Log, time.Second)),
 	}
 }
 

@@ -78,7 +78,7 @@ type Memcached struct {
 	metrics *memcachedMetrics
 	log     *slog.Logger
 	health  *health
-	undos   *undoing
+	returns *returns
 	failing *sparingLog
 }
 
@@ -89,7 +89,7 @@ func NewMemcached(o MemcachedOptions) (*Memcached, error) {
 	o = o.withDefaults()
 	m := &Memcached{options: o, metrics: newMemcachedMetrics(o.Registerer), log: o.Log.With("store", "memcached")}
 	m.failing = newSparingLog(m.log, time.Second)
-	m.undos = newUndoing(o.Timeout, m.metrics.undos, m.failing)
+	m.returns = newReturns(o.Timeout, m.metrics.undos, m.failing)
 	switch {
 	case len(o.Servers) > 0 && o.SRV != "":
 		return nil, errors.New("memcached: both servers and a name of SRV records are given; one of them says where memcached is")
@@ -134,7 +134,7 @@ func (o MemcachedOptions) withDefaults() MemcachedOptions {
 func (m *Memcached) Close() {
 	m.looking.close()
 	m.health.close()
-	m.undos.close()
+	m.returns.close()
 	for _, s := range m.servers.Load().all {
 		s.close()
 	}

@@ -55,7 +55,7 @@ func (p *memcachedServers) inParts() bool { return true }
 
 // giveBack implements keeper.
 func (p *memcachedServers) giveBack(ctx context.Context, undo []algorithm.Ask) <-chan []algorithm.Decision {
-	return p.store.undos.start(ctx, p, undo)
+	return p.store.returns.send(ctx, oneByOne(p), undo)
 }
 
 // trouble implements keeper.

@@ -140,18 +140,15 @@ func (s *memcachedServer) ping(ctx context.Context) error {
 	if !ok {
 		end = time.Now().Add(s.store.options.Timeout)
 	}
-	return s.ask(s.begin(end), (*memcache.Client).Ping)
+	x := s.begin(end)
+	defer s.release(x)
+	return s.ask(x, (*memcache.Client).Ping)
 }
 
 // ask asks something that changes nothing. A connection that was kept may have
 // been cut meanwhile, as by a server that has started anew: then all are given up,
 // and it is asked once more on a new one.
 func (s *memcachedServer) ask(x *session, what func(*memcache.Client) error) error {
-	defer s.release(x)
-	return s.askOn(x, what)
-}
-
-func (s *memcachedServer) askOn(x *session, what func(*memcache.Client) error) error {
 	err := what(x.client)
 	if err == nil || x.dialled || isTimeout(err) {
 		return err

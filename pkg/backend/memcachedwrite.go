@@ -19,7 +19,7 @@ var errNoCas = fmt.Errorf("%w: memcached has no cas, which counting needs: it wa
 // readSome reads counters in one call.
 func (s *memcachedServer) readSome(x *session, counters []*counter) error {
 	var items map[string]*memcache.Item
-	err := s.askOn(x, func(client *memcache.Client) (err error) {
+	err := s.ask(x, func(client *memcache.Client) (err error) {
 		items, err = getAll(client, counters)
 		return err
 	})

@@ -14,7 +14,9 @@ func (r *Redis) lane(address string) *lane {
 		return l.(*lane)
 	}
 	b := newBreaker(address, r.budget, r.metrics.transitions, r.log)
-	l, _ := r.lanes.LoadOrStore(address, &lane{run: r.runErrands, breaker: b, budget: r.budget, total: &r.strain})
+	l, _ := r.lanes.LoadOrStore(address, &lane{
+		run: r.runErrands, breaker: b, most: maxRunning, large: maxBatch, budget: r.budget, total: &r.strain,
+	})
 	return l.(*lane)
 }
 

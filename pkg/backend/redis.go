@@ -64,7 +64,7 @@ type Redis struct {
 	lanes   sync.Map     // string, the address of a server, to *lane
 	strain  atomic.Int64 // the sum of theirs
 	log     *slog.Logger
-	undos   *undoing
+	returns *returns
 	timeout time.Duration
 	budget  time.Duration
 	metrics *redisMetrics
@@ -128,7 +128,7 @@ func newRedis(client redis.UniversalClient, o RedisOptions, m measures) *Redis {
 		client.AddHook(counted)
 	}
 	r.failing = newSparingLog(r.log, time.Second)
-	r.undos = newUndoing(o.ReadTimeout, m.undos, r.failing)
+	r.returns = newReturns(o.ReadTimeout, m.undos, r.failing)
 	r.inspector = newInspector(o.Registerer, r.log)
 	showBreakers(o.Registerer, "redis", r.breakersShut)
 	r.health = watch(r.connect, r.metrics.up, r.log)
@@ -157,7 +157,7 @@ func (o RedisOptions) withDefaults() RedisOptions {
 // Close ends the store's goroutines and connections.
 func (r *Redis) Close() error {
 	r.health.close()
-	r.undos.close()
+	r.returns.close()
 	return r.client.Close()
 }
 

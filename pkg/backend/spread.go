@@ -2,7 +2,6 @@ package backend
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
@@ -52,7 +51,7 @@ func (r *Redis) inParts() bool { return false }
 
 // giveBack implements keeper.
 func (r *Redis) giveBack(ctx context.Context, undo []algorithm.Ask) <-chan []algorithm.Decision {
-	return r.undos.start(ctx, r, undo)
+	return r.returns.send(ctx, oneByOne(r), undo)
 }
 
 // trouble implements keeper.
@@ -192,36 +191,6 @@ func (s *split) runAlone(e *errand, out []algorithm.Decision) bool {
 	return true
 }
 
-// charged reports whether an ask was charged on the condition that its request
-// passes.
-func charged(a *algorithm.Ask, d *algorithm.Decision) bool {
-	return (a.Vetoes() || a.OneOfQuotas()) && !a.Limit.Overdraw && d.Outcome == algorithm.Allowed && d.After > d.Before
-}
-
-// passes reports whether a request goes through, all its places taken together.
-// What one of them did not decide counts as its failure policy says: one that is to be
-// decided locally is taken to fit; where it is an error the request does not go
-// through.
-func passes(asks []algorithm.Ask, out []algorithm.Decision) bool {
-	quotas, fitting := 0, 0
-	for i := range asks {
-		fits := out[i].Outcome == algorithm.Allowed ||
-			out[i].Outcome == algorithm.Undecided && (asks[i].OnStoreError == algorithm.FailAllow || asks[i].OnStoreError == algorithm.FailLocal)
-		switch {
-		case asks[i].Withheld:
-			return false
-		case asks[i].OneOfQuotas():
-			quotas++
-			if fits {
-				fitting++
-			}
-		case asks[i].Vetoes() && !fits:
-			return false
-		}
-	}
-	return quotas == 0 || fitting > 0
-}
-
 // undo is what one keeper is to give back.
 type undo struct {
 	in   keeper
@@ -236,20 +205,10 @@ func settle(ctx context.Context, where places, began time.Time, asks []algorithm
 	var undos []*undo
 	for _, bounds := range spread {
 		from, to := bounds[0], bounds[1]
-		if passes(asks[from:to], out[from:to]) {
-			continue
-		}
-		for i := from; i < to; i++ {
-			if !charged(&asks[i], &out[i]) {
-				continue
-			}
-			late, back := tooLate(&out[i], began), uncharge(&asks[i], &out[i])
-			if late {
-				continue
-			}
+		for i, back := range refunds(began, asks[from:to], out[from:to]) {
 			var u *undo
-			undos, u = undoIn(undos, where.placeOf(&asks[i]).in)
-			u.asks, u.at = append(u.asks, back), append(u.at, i)
+			undos, u = undoIn(undos, where.placeOf(&back).in)
+			u.asks, u.at = append(u.asks, back), append(u.at, from+i)
 		}
 	}
 	for _, u := range undos {
@@ -264,11 +223,6 @@ func settle(ctx context.Context, where places, began time.Time, asks []algorithm
 		}
 	}
 }
-
-// tooLate reports whether what was charged since an instant will be free by the
-// time that it could be given back, which takes as long as to charge it: then it
-// would be taken off what others have charged in the next window.
-func tooLate(d *algorithm.Decision, began time.Time) bool { return d.Reset <= 2*time.Since(began) }
 
 // undoIn returns what a keeper is to give back, and adds it where it is the first.
 func undoIn(undos []*undo, in keeper) ([]*undo, *undo) {
@@ -291,68 +245,13 @@ func (u *undo) show(back, out []algorithm.Decision) {
 	}
 }
 
-// uncharge shows a decision without what it has charged, and returns the ask that
-// gives that back.
-func uncharge(a *algorithm.Ask, d *algorithm.Decision) algorithm.Ask {
-	d.After = d.Before
-	d.Remaining = max(0, a.Limit.Capacity-d.After)
-	return algorithm.Ask{Key: a.Key, Limit: a.Limit, Hits: a.Hits, Mode: algorithm.GiveBack}
-}
-
-// maxUndos bounds how many requests' undos may be under way.
-const maxUndos = 4096
-
-// undoing gives charges back in the background, only so many requests' at once.
-type undoing struct {
-	room    chan struct{}
-	going   sync.WaitGroup
-	timeout time.Duration // of each
-	counts  undos
-	failing *sparingLog
-}
-
-func newUndoing(timeout time.Duration, counts undos, failing *sparingLog) *undoing {
-	return &undoing{room: make(chan struct{}, maxUndos), timeout: timeout, counts: counts, failing: failing}
-}
-
-// close waits for what is on its way.
-func (u *undoing) close() { u.going.Wait() }
-
-// start gives charges back, once, also when the context has ended, and counts what
-// became of each.
-func (u *undoing) start(ctx context.Context, where places, undo []algorithm.Ask) <-chan []algorithm.Decision {
-	back := make(chan []algorithm.Decision, 1)
-	select {
-	case u.room <- struct{}{}:
-	default:
-		u.counts.failed.Add(float64(len(undo)))
-		back <- make([]algorithm.Decision, len(undo))
-		return back
-	}
-	for i := range undo {
-		undo[i].Key = append([]byte(nil), undo[i].Key...) // the caller's, only until it has its answer
-	}
-	u.going.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), u.timeout)
-		defer cancel()
-		back <- u.run(ctx, where, undo)
-		<-u.room
-	})
-	return back
-}
-
-func (u *undoing) run(ctx context.Context, where places, undo []algorithm.Ask) []algorithm.Decision {
-	s := split{where: where, ctx: ctx}
-	for i := range undo {
-		s.add(undo, i, i+1)
-	}
-	back := make([]algorithm.Decision, len(undo))
-	s.run(back)
-	u.counts.count(back)
-	for i := range back {
-		if back[i].Outcome != algorithm.Allowed {
-			u.failing.Warn("a charge could not be given back", "reason", back[i].Err)
+// oneByOne decides asks where they lie, each by itself.
+func oneByOne(where places) decideFunc {
+	return func(ctx context.Context, asks []algorithm.Ask, out []algorithm.Decision) {
+		s := split{where: where, ctx: ctx}
+		for i := range asks {
+			s.add(asks, i, i+1)
 		}
+		s.run(out)
 	}
-	return back
 }

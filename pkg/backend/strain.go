@@ -90,13 +90,13 @@ func (l *lane) unlock() {
 const calm = 16
 
 func (l *lane) strained() int64 {
-	queued := l.asks > 0 || l.running == l.mostRunning()
+	queued := l.asks > 0 || l.running == l.most
 	if l.running == 0 || !queued && l.took-l.way < l.budget/calm {
 		return 0
 	}
 	wait := l.took
 	if queued {
-		wait += l.took * time.Duration(l.asks+l.largestBatch()) / time.Duration(l.largestBatch()*l.running)
+		wait += l.took * time.Duration(l.asks+l.large) / time.Duration(l.large*l.running)
 	}
 	return thousandths(wait-l.way, l.budget-l.way)
 }
