@@ -91,8 +91,9 @@ func TestMemcachedLostBesideFailed(t *testing.T) {
 			out := make([]algorithm.Decision, 2)
 			m.Decide(t.Context(), asks, out)
 			for i := range out {
-				if out[i].Outcome != algorithm.Undecided || !errors.Is(out[i].Err, ErrUnavailable) {
-					t.Errorf("ask %d: %+v", i, out[i])
+				// The end may come while it is read once more.
+				if d := &out[i]; d.Outcome != algorithm.Undecided || !errors.Is(d.Err, ErrUnavailable) && !errors.Is(d.Err, ErrTimeout) {
+					t.Errorf("ask %d: %+v", i, *d)
 				}
 			}
 		})
