@@ -63,7 +63,7 @@ has it read the policy files at once.`,
 		}
 		ctx, stop := stopSignals()
 		defer stop()
-		return (&Main{Settings: s, LogTo: cmd.ErrOrStderr()}).Run(ctx)
+		return (&Main{Settings: s, Notes: notRead(os.Environ()), LogTo: cmd.ErrOrStderr()}).Run(ctx)
 	}
 	return cmd
 }

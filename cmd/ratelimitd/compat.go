@@ -48,6 +48,22 @@ func serveCompat(logTo io.Writer) error {
 	return (&Main{Settings: &s.Settings, Compat: s, Notes: notes, LogTo: logTo}).Run(ctx)
 }
 
+// notRead are the variables of an environment by which envoyproxy/ratelimit is
+// known, and nothing else: who sets them expects that they are read.
+func notRead(environ []string) []compat.Note {
+	var notes []compat.Note
+	for _, variable := range environ {
+		switch name, _, _ := strings.Cut(variable, "="); name {
+		case "RUNTIME_ROOT", "RUNTIME_SUBDIRECTORY", "REDIS_SOCKET_TYPE", "BACKEND_TYPE":
+			notes = append(notes, compat.Note{
+				Name:   name,
+				Reason: "it is envoyproxy/ratelimit's, whose variables are read under the name ratelimit or with --compat, and not by ratelimitd serve",
+			})
+		}
+	}
+	return notes
+}
+
 // tellNotes says once what was set in vain.
 func (m *Main) tellNotes() {
 	for _, note := range m.Notes {

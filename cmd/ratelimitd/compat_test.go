@@ -19,6 +19,16 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
+// Who sets the variables of envoyproxy/ratelimit where they are not read is told so.
+func TestVariablesThatAreNotRead(t *testing.T) {
+	p, address := serve(t, "RUNTIME_SUBDIRECTORY=ratelimit", "REDIS_URL=redis:6379")
+	eventually(t, "ready", func() bool { return healthcheck(address) == http.StatusOK })
+	const line = `msg="a setting changes nothing" name=RUNTIME_SUBDIRECTORY reason="it is envoyproxy/ratelimit's`
+	if log := p.Log.String(); !strings.Contains(log, line) || strings.Contains(log, "name=REDIS_URL") {
+		t.Errorf("the log is\n%s", log)
+	}
+}
+
 // The pages of envoyproxy/ratelimit are its own.
 func TestNoReferencePages(t *testing.T) {
 	p := start(t)
