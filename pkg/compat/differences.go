@@ -125,6 +125,8 @@ var lifeDifferences = []Difference{
 	{What: "SIGHUP ends the process", Fate: Better, How: "it reads the policies at once"},
 	{What: "A variable that is set to nothing: a panic for numbers, switches and durations", Fate: Better, How: "as one that is not set"},
 	{What: "Wrong values: the first, as a panic", Fate: Better, How: "all at once, each with what is allowed"},
+	{What: "Environment and policies are checked by a start alone", Fate: Better, How: "`ratelimitd check --compat` checks them and starts nothing: [migrating.md](migrating.md#before)"},
+	{What: "`ratelimit`: arguments change nothing, `--help` starts it too", Fate: Better, How: "`--help` is answered"},
 	{What: "`ratelimit_config_check`: files below the directory are an error", Fate: Better, How: "they are checked too, and warnings are shown"},
 	{What: "`ratelimit_config_check`: needs a server's environment", Fate: Better, How: "it needs none"},
 	{What: "`ratelimit_client`"},
