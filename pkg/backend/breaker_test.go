@@ -12,6 +12,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
@@ -93,7 +94,7 @@ func TestBreakerKnowsWhatIsUsual(t *testing.T) {
 // come at the same time probe.
 func TestBreakerRefusesAndProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log syncBuffer
+		var log programtest.Journal
 		b := newBreaker("10.0.0.7:6379", time.Second, newTransitions(nil, "redis"), slog.New(slog.NewTextHandler(&log, nil)))
 		if b.refusal() != nil || b.isShut() {
 			t.Error("a new breaker refuses")

@@ -15,6 +15,7 @@ import (
 // What the nodes of a Cluster say of slots that move, or that nobody has, is
 // followed or waited for, and concerns those slots alone.
 func TestClusterRefuses(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	c := redistest.StartCluster(t, redistest.Options{})
 	s := breakerStore(t, c.URL())
 	l := limitOf(t, "fixed_window", 1_000_000, aLongTime)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
@@ -18,7 +19,7 @@ func TestPasswordsAreNotRepeated(t *testing.T) {
 	} {
 		scheme, _, _ := strings.Cut(where, ":")
 		t.Run(scheme, func(t *testing.T) {
-			var log syncBuffer
+			var log programtest.Journal
 			if !strings.Contains(where, "%s") {
 				where += "%s"
 			}

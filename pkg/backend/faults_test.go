@@ -1,7 +1,6 @@
 package backend
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
@@ -181,7 +181,7 @@ func atomicMax(a *atomic.Int64, v int64) {
 // second says why, and the store decides again without help.
 func TestRedisKilledAndBack(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{Password: "hush"})
-	var log syncBuffer
+	var log programtest.Journal
 	r, reg := openRedis(t, s.URL(), func(o *RedisOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	awaitReady(t, r)
 	l := limitOf(t, "token_bucket", 5, aLongTime)
@@ -207,23 +207,6 @@ func TestRedisKilledAndBack(t *testing.T) {
 	if strings.Contains(log.String(), "hush") {
 		t.Errorf("the log shows the password:\n%s", log.String())
 	}
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
 }
 
 // After a fail-over, in good order or by a crash, the store finds the new

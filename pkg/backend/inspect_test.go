@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
@@ -33,7 +34,7 @@ func TestClockIsSeen(t *testing.T) {
 		"slow answers hide no hour":    {[]look{{0, ms}, {time.Hour, s}}, 1, "jumped 1h0m0s, far 1h0m0s"},
 		"at the edge, and just beyond": {[]look{{0, 0}, {clockJump, 0}, {2*clockJump + 1, 0}}, 1, "jumped 500ms"},
 	} {
-		var log syncBuffer
+		var log programtest.Journal
 		jumps := prometheus.NewCounter(prometheus.CounterOpts{Name: "jumps_total", Help: "Jumps."})
 		reg := prometheus.NewRegistry()
 		reg.MustRegister(jumps)
@@ -84,7 +85,7 @@ func TestRedisClockIsWatched(t *testing.T) {
 			return "-ERR unknown command\r\n" // INFO is forbidden here
 		}
 	})
-	var log syncBuffer
+	var log programtest.Journal
 	r, reg := openRedis(t, "redis://"+address, func(o *RedisOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	awaitReady(t, r)
 	wantMetric(t, reg, "ratelimitd_redis_clock_jumps_total", 0)
@@ -105,8 +106,9 @@ func TestRedisClockIsWatched(t *testing.T) {
 // Redis may be told to drop counters when its memory is full, from the start or
 // later: that is said, once.
 func TestRedisWarnsOfEviction(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	s := redistest.Start(t, redistest.Options{Config: []string{"maxmemory 100mb", "maxmemory-policy noeviction"}})
-	var log syncBuffer
+	var log programtest.Journal
 	r, reg := openRedis(t, s.URL(), func(o *RedisOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	awaitReady(t, r)
 	gauge := func() float64 { return gaugeOf(t, reg, "ratelimitd_redis_evicting") }
@@ -144,9 +146,10 @@ func gaugeOf(t *testing.T, reg *prometheus.Registry, name string) float64 {
 // Of a Cluster each node is looked at, and named. One that has left is
 // forgotten, with its lane.
 func TestClusterIsInspected(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	c := redistest.StartCluster(t, redistest.Options{})
 	c.Masters[1].Do(t, "config", "set", "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
-	var log syncBuffer
+	var log programtest.Journal
 	r, reg := openRedis(t, c.URL(), func(o *RedisOptions) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	await(t, "a warning", func() bool { return gaugeOf(t, reg, "ratelimitd_redis_evicting") == 1 })
 	if text := log.String(); strings.Count(text, "redis drops counters") != 1 || !strings.Contains(text, "server="+c.Masters[1].Address) {
@@ -167,7 +170,7 @@ func TestClusterIsInspected(t *testing.T) {
 func TestRedisThatTellsNothing(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{Config: []string{
 		"maxmemory 100mb", "maxmemory-policy allkeys-lru", "user app on >secret ~* +@all -info -config"}})
-	var log syncBuffer
+	var log programtest.Journal
 	r, reg := openRedis(t, s.URL(), func(o *RedisOptions) {
 		o.Server.Username, o.Server.Password, o.Log = "app", "secret", slog.New(slog.NewTextHandler(&log, nil))
 	})

@@ -63,6 +63,7 @@ func wantBack(t *testing.T, d decider, l *algorithm.Limit, allowed int64) {
 // Each row brings a real Redis into a state in which it refuses, and out of it.
 // The refusals are no denials, say what is wrong, and do not outlast the cause.
 func TestRedisRefuses(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	background := func(t *testing.T, s *redistest.Server, command ...any) {
 		client := s.Client()
 		done := make(chan struct{})

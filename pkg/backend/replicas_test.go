@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
@@ -73,6 +74,7 @@ func TestReplicasCountEachOther(t *testing.T) {
 
 // An outage changes no count, also when Redis has forgotten everything.
 func TestReplicasKeepTheCount(t *testing.T) {
+	t.Parallel() // it waits for most of its time
 	s := redistest.Start(t, redistest.Options{})
 	a, b := join(t, s.URL()), join(t, s.URL())
 	await(t, "two are counted", func() bool { return a.Count() == 2 && b.Count() == 2 })
@@ -95,7 +97,7 @@ func TestReplicasTellWhenRefused(t *testing.T) {
 	s.Do(t, "acl", "setuser", "other", "on", ">secret", "+@all", "~other*")
 	r, _ := openRedis(t, s.URL(), func(o *RedisOptions) { o.Server.Username = "other" })
 	awaitReady(t, r)
-	var log syncBuffer
+	var log programtest.Journal
 	p := JoinReplicas(r, ReplicasOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	defer p.Close()
 	await(t, "it is told", func() bool { return strings.Contains(log.String(), "takes no note") })
