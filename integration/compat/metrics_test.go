@@ -1,8 +1,6 @@
 package compat
 
 import (
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -147,20 +145,11 @@ func TestPrometheusNames(t *testing.T) {
 	s := start(t, append(env, "DISABLE_STATS=false", "USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR="+address)...)
 	awayFrom(time.Hour)
 	s.everything(t)
-	response, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var names []string
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(get(t, "http://"+address+"/metrics")) {
 		ours := strings.HasPrefix(line, "ratelimitd_") || strings.HasPrefix(line, "go_") || strings.HasPrefix(line, "process_")
 		if name, _, found := strings.Cut(line, " "); found && !ours && name != "#" {
-			names = append(names, strings.TrimSuffix(strings.TrimSpace(line[:strings.LastIndexByte(line, ' ')]), "\n"))
+			names = append(names, strings.TrimSpace(line[:strings.LastIndexByte(line, ' ')]))
 		}
 	}
 	checkLines(t, "prometheus.txt", names)

@@ -21,25 +21,29 @@ type statsd struct {
 // startStatsd listens on UDP until the test ends.
 func startStatsd(t *testing.T) *statsd {
 	t.Helper()
+	s := &statsd{totals: map[string]int64{}, gauges: map[string]int64{}, kinds: map[string]string{}}
+	s.port = listenUDP(t, s.add)
+	return s
+}
+
+// listenUDP takes packets until the test ends, and returns the port.
+func listenUDP(t *testing.T, take func(packet string)) int {
+	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_, port, _ := net.SplitHostPort(conn.LocalAddr().String())
-	s := &statsd{totals: map[string]int64{}, gauges: map[string]int64{}, kinds: map[string]string{}}
-	s.port, _ = strconv.Atoi(port)
 	go func() {
-		packet := make([]byte, 65_536)
-		for {
+		for packet := make([]byte, 65_536); ; {
 			n, _, err := conn.ReadFrom(packet)
 			if err != nil {
 				return
 			}
-			s.add(string(packet[:n]))
+			take(string(packet[:n]))
 		}
 	}()
-	return s
+	return conn.LocalAddr().(*net.UDPAddr).Port
 }
 
 func (s *statsd) add(packet string) {

@@ -191,22 +191,8 @@ type lines struct {
 // startLines listens on UDP until the test ends.
 func startLines(t *testing.T) *lines {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	l := &lines{port: strconv.Itoa(conn.LocalAddr().(*net.UDPAddr).Port)}
-	go func() {
-		packet := make([]byte, 65_536)
-		for {
-			n, _, err := conn.ReadFrom(packet)
-			if err != nil {
-				return
-			}
-			_, _ = l.Write(append(packet[:n:n], '\n'))
-		}
-	}()
+	l := &lines{}
+	l.port = strconv.Itoa(listenUDP(t, func(packet string) { _, _ = l.Write([]byte(packet + "\n")) }))
 	return l
 }
 
