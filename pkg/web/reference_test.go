@@ -46,6 +46,29 @@ d.d?e: unit=MONTH requests_per_unit=4, shadow_mode: false, quota_mode: false
 	}
 }
 
+// Names cannot make lines of their own, nor steer a terminal or turn a line round.
+func TestNamesStayOnTheirLine(t *testing.T) {
+	o, policies := newAdmin(t)
+	const name = `"a\n\r\t\v\e[2J\u009b2J\N\P\u202e\u200bé界<b>"`
+	policies.Rules = compiled(t, "domain: "+name+`
+descriptors:
+  - key: `+name+`
+    value: `+name+`
+    rate_limit: {unit: week, requests_per_unit: 1}
+`)
+	const shown = "a?????[2J?2J????é界<b>"
+	for path, want := range map[string]string{"/rlconfig": "\n", "/rules": "\n\n\n\n"} {
+		w := get(o, "GET", path, "")
+		text := w.Body.String()
+		if strings.Count(text, "\n") != len(want) || !strings.Contains(text, shown) || strings.ContainsAny(text, "\r\t\v\x1b\u009b\u0085\u2029\u202e\u200b") {
+			t.Errorf("%s: %q", path, text)
+		}
+		if got := w.Header().Get("Content-Type"); got != "text/plain; charset=utf-8" {
+			t.Errorf("%s is %s", path, got)
+		}
+	}
+}
+
 func compiled(t *testing.T, text string) *descriptors.Rules {
 	t.Helper()
 	rules, err := descriptors.Compile([]descriptors.File{{Name: "p.yaml", Text: []byte(text)}}, descriptors.Options{})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 	"github.com/ratelimitd/ratelimitd/pkg/descriptors"
@@ -112,7 +113,7 @@ func (o *AdminOptions) rules(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(&b, "revision %s, in force since %s\n", view.Revision, view.Since.UTC().Format(time.RFC3339))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, domain := range view.Domains {
-		fmt.Fprintf(table, "\ndomain %s, counting %s\n", domain.Domain, domain.Counting)
+		fmt.Fprintf(table, "\ndomain %s, counting %s\n", printable(domain.Domain), domain.Counting)
 		for i, rule := range domain.Rules {
 			where := rule.place()
 			for _, limit := range rule.Limits {
@@ -145,7 +146,7 @@ func (r *ruleView) place() string {
 	if r.Line == 0 {
 		return printable(r.File)
 	}
-	return fmt.Sprintf("%s:%d", r.File, r.Line)
+	return fmt.Sprintf("%s:%d", printable(r.File), r.Line)
 }
 
 // path is a rule's path on one line.
@@ -184,13 +185,13 @@ func (l *limitView) text() string {
 	return strings.Join(words, ", ")
 }
 
-// printable keeps a text on its line.
+// printable keeps a text on its line, and what steers a terminal out of it.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
+		if unicode.IsPrint(r) {
+			return r
 		}
-		return r
+		return '?'
 	}, text)
 }
 
