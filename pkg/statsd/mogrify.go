@@ -39,7 +39,8 @@ func NewMogrifier(pattern, name string, tags map[string]string) (Mogrifier, erro
 }
 
 // mogrify returns the name of a metric and its tags by the first mogrifier whose
-// pattern matches, else as they were.
+// pattern matches, else as they were. A name that would be empty stays, too, and
+// one cannot hold what ends a name.
 func mogrify(all []Mogrifier, name string) (string, map[string]string) {
 	for _, m := range all {
 		groups := m.pattern.FindStringSubmatch(name)
@@ -50,7 +51,10 @@ func mogrify(all []Mogrifier, name string) (string, map[string]string) {
 		for _, tag := range m.tags {
 			tags[tag[0]] = expand(tag[1], groups)
 		}
-		return expand(m.name, groups), tags
+		if renamed := clean(expand(m.name, groups)); renamed != "" {
+			name = renamed
+		}
+		return name, tags
 	}
 	return name, nil
 }

@@ -39,3 +39,21 @@ func TestBadMogrifiers(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a mogrifier makes of a name is one.
+func TestMogrifiedNamesAreNames(t *testing.T) {
+	for _, row := range []struct{ pattern, name, want string }{
+		{"(x)?.*", "$1", "a.b"},
+		{".*", "n\nm:1|c", "n_m_1_c"},
+		{"(.*)", "$99999999999999999999", "$99999999999999999999"},
+		{"$", "$0$0", "a.b"},
+	} {
+		m, err := NewMogrifier(row.pattern, row.name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := mogrify([]Mogrifier{m}, "a.b"); got != row.want {
+			t.Errorf("%q, %q: %q, want %q", row.pattern, row.name, got, row.want)
+		}
+	}
+}
