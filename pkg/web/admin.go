@@ -67,13 +67,13 @@ type Setting struct {
 func (o *AdminOptions) pages() []Page {
 	metrics := promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	return append([]Page{
-		{"/rules", "the rules in force", o.rules},
-		{"/rules.json", "the same for programs", o.rulesJSON},
-		{"/status", "version, readiness, the last load of the policy files", o.status},
-		{"/settings", "the settings in force and where each comes from", o.settings},
-		{"/log_level", "the log level; PUT debug, info, warn or error to change it", o.logLevel},
-		{"/metrics", "metrics for Prometheus", metrics.ServeHTTP},
-		{"/debug/pprof/", "profiles of the running program", pprof.Index},
+		{Path: "/rules", About: "the rules in force", Show: o.rules, Large: true},
+		{Path: "/rules.json", About: "the same for programs", Show: o.rulesJSON, Large: true},
+		{Path: "/status", About: "version, readiness, the last load of the policy files", Show: o.status},
+		{Path: "/settings", About: "the settings in force and where each comes from", Show: o.settings},
+		{Path: "/log_level", About: "the log level; PUT debug, info, warn or error to change it", Show: o.logLevel},
+		{Path: "/metrics", About: "metrics for Prometheus", Show: metrics.ServeHTTP},
+		{Path: "/debug/pprof/", About: "profiles of the running program", Show: pprof.Index},
 	}, o.Further...)
 }
 
@@ -81,8 +81,13 @@ func (o *AdminOptions) pages() []Page {
 // options Token and Secured.
 func Admin(o AdminOptions) http.Handler {
 	mux, pages := http.NewServeMux(), o.pages()
+	turns := make(chan struct{}, maxMaking)
 	for _, page := range pages {
-		mux.HandleFunc("GET "+page.Path, page.Show)
+		show := http.Handler(page.Show)
+		if page.Large {
+			show = inTurn(turns, turnWait, page.Show)
+		}
+		mux.Handle("GET "+page.Path, show)
 	}
 	mux.HandleFunc("PUT /log_level", o.setLogLevel)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

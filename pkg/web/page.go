@@ -13,6 +13,9 @@ type Page struct {
 	Path  string
 	About string // what it shows
 	Show  http.HandlerFunc
+
+	// Large says that it has all rules: few of these are made at a time.
+	Large bool
 }
 
 // front lists the pages for a browser.

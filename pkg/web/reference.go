@@ -17,10 +17,10 @@ import (
 // masked.
 func ReferencePages(policies func() Policies, commandLine []string) []Page {
 	return []Page{
-		{"/rlconfig", "the limits in force, one a line", func(w http.ResponseWriter, _ *http.Request) {
+		{Path: "/rlconfig", About: "the limits in force, one a line", Large: true, Show: func(w http.ResponseWriter, _ *http.Request) {
 			writeText(w, http.StatusOK, limitLines(policies().Rules))
 		}},
-		{"/stats", "command line and memory of the process", func(w http.ResponseWriter, _ *http.Request) {
+		{Path: "/stats", About: "command line and memory of the process", Show: func(w http.ResponseWriter, _ *http.Request) {
 			var memory runtime.MemStats
 			runtime.ReadMemStats(&memory)
 			writeJSON(w, struct {
