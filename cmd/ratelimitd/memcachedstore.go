@@ -21,7 +21,7 @@ func (m *Main) openMemcached(registry prometheus.Registerer) (*store, error) {
 		Log:         m.log,
 	}
 	if s.MemcachedTLS {
-		o.TLS = &backend.RedisTLS{
+		o.TLS = &backend.TLS{
 			Files:   filesOf(s, "memcached_tls_", "ca_file", s.MemcachedTLSCAFile, s.MemcachedTLSCertFile, s.MemcachedTLSKeyFile),
 			AnyName: s.MemcachedTLSAnyName,
 		}

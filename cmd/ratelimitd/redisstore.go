@@ -70,7 +70,7 @@ func redisOptions(s *settings.Settings, log *slog.Logger, registry prometheus.Re
 	server, err := redisServer(s)
 	return backend.RedisOptions{
 		Server: server,
-		TLS: backend.RedisTLS{
+		TLS: backend.TLS{
 			Files:      filesOf(s, "redis_tls_", "ca_file", s.RedisTLSCAFile, s.RedisTLSCertFile, s.RedisTLSKeyFile),
 			ServerName: s.RedisTLSServerName,
 			AnyName:    s.RedisTLSAnyName,

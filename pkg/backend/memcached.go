@@ -31,7 +31,7 @@ type MemcachedOptions struct {
 	Resolver Resolver
 
 	// TLS encrypts connections; nil does not.
-	TLS *RedisTLS
+	TLS *TLS
 
 	// Timeout bounds a call where the context's deadline does not do so earlier; 0
 	// is DefaultReadTimeout. DialTimeout bounds the making of a connection; 0 is

@@ -38,7 +38,7 @@ func openMemcached(t *testing.T, servers []*redistest.Memcached, change func(*Me
 	for _, s := range servers {
 		o.Servers = append(o.Servers, s.Address)
 		if c := s.Certificates; c != nil {
-			o.TLS = &RedisTLS{Files: certificates.Files{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}, ServerName: "localhost"}
+			o.TLS = &TLS{Files: certificates.Files{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}, ServerName: "localhost"}
 		}
 	}
 	if change != nil {

@@ -4,8 +4,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/sony/gobreaker/v2"
-
-	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
 
 // durationBuckets reach from a decision in memory to a time-out, in seconds.
@@ -59,18 +57,6 @@ func newMemoryMetrics(reg prometheus.Registerer, keys func() int) *memoryMetrics
 	}
 }
 
-// measures are what a store in Redis, be it one or two, or in memcached is measured
-// by.
-type measures struct {
-	duration prometheus.Observer
-	failures failures
-	undos    undos
-}
-
-func newMeasures(reg prometheus.Registerer, store, deniedBy string) measures {
-	return measures{newDuration(reg, store), newFailures(reg, store), newUndos(reg, deniedBy)}
-}
-
 // redisMetrics are those of one Redis, and the measures of the store that it is,
 // or is part of.
 type redisMetrics struct {
@@ -79,33 +65,6 @@ type redisMetrics struct {
 	calls, asks prometheus.Counter
 	scriptLoads prometheus.Counter
 	transitions transitions
-}
-
-// undos count charges that are given back since their request was denied.
-type undos struct{ undone, failed prometheus.Counter }
-
-// newUndos returns what counts those of requests that somebody denied: another
-// slot of the Cluster or the other of two Redis (slot), another counter in
-// memcached (counter), or [Local] (local).
-func newUndos(reg prometheus.Registerer, deniedBy string) undos {
-	counter := func(name, help string) prometheus.Counter {
-		return promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"denied_by": deniedBy}})
-	}
-	return undos{
-		undone: counter("ratelimitd_redis_undone_total", "Charges given back because the same request was denied, by another hash slot of the Cluster, by the other of two Redis, by another counter in memcached, or locally."),
-		failed: counter("ratelimitd_redis_undo_failed_total", "Charges of requests that were denied which could not be given back, or not surely."),
-	}
-}
-
-// count counts what became of charges that were to be given back.
-func (u *undos) count(back []algorithm.Decision) {
-	for i := range back {
-		if back[i].Outcome == algorithm.Allowed {
-			u.undone.Inc()
-		} else {
-			u.failed.Inc()
-		}
-	}
 }
 
 // transitions count the new states of the circuit breakers of a store.
@@ -148,68 +107,5 @@ func newRedisMetrics(reg prometheus.Registerer, m measures) *redisMetrics {
 		asks:        counter("ratelimitd_redis_asks_total", "Keys asked for in those calls: the more for each call, the more was merged."),
 		scriptLoads: counter("ratelimitd_redis_script_loads_total", "Calls that carried the script's text because Redis did not hold it."),
 		transitions: newTransitions(reg, "redis"),
-	}
-}
-
-type memcachedMetrics struct {
-	measures
-	up                 prometheus.Gauge
-	reads, readsFailed prometheus.Counter
-	requested, found   prometheus.Counter
-	writes             map[string]writeMetrics // by verb
-	transitions        transitions
-}
-
-// writeMetrics count what became of writes.
-type writeMetrics struct{ stored, lost, failed prometheus.Counter }
-
-func newMemcachedMetrics(reg prometheus.Registerer) *memcachedMetrics {
-	counter := func(name, help string) prometheus.Counter {
-		return promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
-	reads := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "ratelimitd_memcached_reads_total", Help: "Calls that read counters, any number of them at once.",
-	}, []string{"result"})
-	writes := promauto.With(reg).NewCounterVec(prometheus.CounterOpts{
-		Name: "ratelimitd_memcached_writes_total",
-		Help: "Counters written, with add where there was none, else with cas: stored, or decided anew as others were quicker (conflict), or failed.",
-	}, []string{"verb", "result"})
-	m := &memcachedMetrics{
-		measures: newMeasures(reg, "memcached", "counter"),
-		up: promauto.With(reg).NewGauge(prometheus.GaugeOpts{
-			Name: "ratelimitd_memcached_up",
-			Help: "1 when a server answered the last time that all were asked, about a second ago.",
-		}),
-		reads: reads.WithLabelValues("ok"), readsFailed: reads.WithLabelValues("error"),
-		requested:   counter("ratelimitd_memcached_keys_requested_total", "Counters asked for in those calls."),
-		found:       counter("ratelimitd_memcached_keys_found_total", "Counters that the servers held."),
-		writes:      make(map[string]writeMetrics),
-		transitions: newTransitions(reg, "memcached"),
-	}
-	for _, verb := range []string{"add", "cas"} {
-		result := func(name string) prometheus.Counter { return writes.WithLabelValues(verb, name) }
-		m.writes[verb] = writeMetrics{result("stored"), result("conflict"), result("error")}
-	}
-	return m
-}
-
-func (m *memcachedMetrics) read(requested, found int, err error) {
-	if err != nil {
-		m.readsFailed.Inc()
-		return
-	}
-	m.reads.Inc()
-	m.requested.Add(float64(requested))
-	m.found.Add(float64(found))
-}
-
-func (m *memcachedMetrics) wrote(verb string, lost bool, err error) {
-	switch w := m.writes[verb]; {
-	case err != nil:
-		w.failed.Inc()
-	case lost:
-		w.lost.Inc()
-	default:
-		w.stored.Inc()
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -21,7 +20,7 @@ import (
 type RedisOptions struct {
 	// Server says where Redis is: see [ParseRedisURL].
 	Server RedisServer
-	TLS    RedisTLS
+	TLS    TLS
 
 	// LoginFiles hold the passwords, if they are in files.
 	LoginFiles RedisLoginFiles
@@ -175,18 +174,4 @@ func (r *Redis) Decide(ctx context.Context, asks []algorithm.Ask, out []algorith
 	}
 	r.metrics.duration.Observe(time.Since(began).Seconds())
 	r.metrics.report(r, asks, out)
-}
-
-// report counts and logs the requests that were not decided, but for those whose
-// callers did not want to know.
-func (m *measures) report(where places, asks []algorithm.Ask, out []algorithm.Decision) {
-	for from, to := range groups(asks) {
-		for i := from; i < to; i++ {
-			if err := out[i].Err; err != nil && !errors.Is(err, context.Canceled) {
-				m.failures.add(err, 1)
-				where.placeOf(&asks[i]).in.trouble().Warn("the store did not decide a request", "reason", err)
-				break
-			}
-		}
-	}
 }

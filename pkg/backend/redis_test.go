@@ -184,11 +184,11 @@ func TestRedisOptionsThatCannotWork(t *testing.T) {
 	for want, o := range map[string]RedisOptions{
 		"redis: no address is given": {},
 		"redis: redis_tls_ca_file: /nowhere.pem: no such file or directory": {
-			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: RedisTLS{Files: certificates.Files{CA: "/nowhere.pem", CASetting: "redis_tls_ca_file"}}},
+			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: TLS{Files: certificates.Files{CA: "/nowhere.pem", CASetting: "redis_tls_ca_file"}}},
 		"redis: /nowhere.pem: no such file or directory": {
-			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: RedisTLS{Files: certificates.Files{Cert: "/nowhere.pem", Key: "/nowhere.pem"}}},
+			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: TLS{Files: certificates.Files{Cert: "/nowhere.pem", Key: "/nowhere.pem"}}},
 		"redis: /dev/null holds no certificate in PEM form": {
-			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: RedisTLS{Files: certificates.Files{CA: "/dev/null"}}},
+			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: TLS{Files: certificates.Files{CA: "/dev/null"}}},
 	} {
 		if _, err := NewRedis(o); fmt.Sprint(err) != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -201,13 +201,13 @@ func TestRedisTLSTrustsOnlyItsAuthority(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{TLS: true})
 	l := limitOf(t, "fixed_window", 5, aLongTime)
 	for name, c := range map[string]struct {
-		tls  RedisTLS
+		tls  TLS
 		want string
 	}{
-		"system's authorities":  {RedisTLS{}, "unknown authority"},
-		"another name":          {RedisTLS{Files: certificates.Files{CA: s.Certificates.CA}, ServerName: "other.example"}, "other.example"},
-		"another authority":     {RedisTLS{Files: certificates.Files{CA: redistest.NewCertificates(t, t.TempDir()).CA}, AnyName: true}, "unknown authority"},
-		"no client certificate": {RedisTLS{Files: certificates.Files{CA: s.Certificates.CA}}, ""}, // the words depend on who is first to notice
+		"system's authorities":  {TLS{}, "unknown authority"},
+		"another name":          {TLS{Files: certificates.Files{CA: s.Certificates.CA}, ServerName: "other.example"}, "other.example"},
+		"another authority":     {TLS{Files: certificates.Files{CA: redistest.NewCertificates(t, t.TempDir()).CA}, AnyName: true}, "unknown authority"},
+		"no client certificate": {TLS{Files: certificates.Files{CA: s.Certificates.CA}}, ""}, // the words depend on who is first to notice
 	} {
 		r, _ := openRedis(t, s.URL(), func(o *RedisOptions) { o.TLS = c.tls })
 		if d := ask1(t, r, "k", l, 1); d.Outcome != algorithm.Undecided || !strings.Contains(fmt.Sprint(d.Err), c.want) {

@@ -74,7 +74,7 @@ var shapes = []struct {
 	{"unix", single(redistest.Options{Unix: true, Password: "secret"}, nil)},
 	{"tls", single(redistest.Options{TLS: true, Password: "secret"}, func(o *RedisOptions, s *redistest.Server) {
 		c := s.Certificates
-		o.TLS = RedisTLS{Files: certificates.Files{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}, ServerName: "localhost"}
+		o.TLS = TLS{Files: certificates.Files{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}, ServerName: "localhost"}
 	})},
 	{"sentinel", func(t *testing.T) *testStore {
 		s := redistest.StartSentinel(t, redistest.Options{Password: "secret", SentinelPassword: "watch"})
@@ -111,7 +111,7 @@ var shapes = []struct {
 func inTwo(t *testing.T, servers []*redistest.Server, fast, slow string, c *redistest.Certificates) *testStore {
 	p, reg := openPerSecond(t, fast, slow, func(o *RedisOptions) {
 		if c != nil {
-			o.TLS = RedisTLS{Files: certificates.Files{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}, ServerName: "localhost"}
+			o.TLS = TLS{Files: certificates.Files{CA: c.CA, Cert: c.ClientCert, Key: c.ClientKey}, ServerName: "localhost"}
 		}
 	})
 	p.in = func(l *algorithm.Limit) bool { return l.Capacity%2 == 1 }

@@ -11,9 +11,9 @@ import (
 	"github.com/ratelimitd/ratelimitd/internal/certificates"
 )
 
-// RedisTLS are the files and names of encrypted connections. The zero value
+// TLS are the files and names of encrypted connections. The zero value
 // trusts the system's authorities and shows no certificate.
-type RedisTLS struct {
+type TLS struct {
 	// Files are read again for each connection, for they are replaced from time
 	// to time.
 	certificates.Files
@@ -32,13 +32,13 @@ type RedisTLS struct {
 
 // secureDialer makes encrypted connections.
 type secureDialer struct {
-	tls    RedisTLS
+	tls    TLS
 	source *certificates.Source
 	plain  net.Dialer
 }
 
 // newSecureDialer fails for files which are bad at the start.
-func newSecureDialer(o RedisTLS, timeout time.Duration, log *slog.Logger) (*secureDialer, error) {
+func newSecureDialer(o TLS, timeout time.Duration, log *slog.Logger) (*secureDialer, error) {
 	d := &secureDialer{tls: o, source: certificates.NewSource(o.Files, log)}
 	d.plain.Timeout = timeout
 	d.plain.KeepAliveConfig = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
@@ -46,7 +46,7 @@ func newSecureDialer(o RedisTLS, timeout time.Duration, log *slog.Logger) (*secu
 	return d, err
 }
 
-// dial is for go-redis, whose own reads files only once. The dial timeout is
+// dial reads the files anew, which go-redis' own does not. The dial timeout is
 // for the handshake too.
 func (d *secureDialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	loaded, err := d.source.Current()

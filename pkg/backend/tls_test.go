@@ -49,7 +49,7 @@ func TestRedisCertificatesAreReplaced(t *testing.T) {
 func TestRedisCertificateForAnyName(t *testing.T) {
 	s := redistest.Start(t, redistest.Options{TLS: true})
 	r, _ := openRedis(t, s.URL(), func(o *RedisOptions) {
-		o.TLS = RedisTLS{Files: copyFiles(t, s.Certificates, t.TempDir()), ServerName: "other.example", AnyName: true}
+		o.TLS = TLS{Files: copyFiles(t, s.Certificates, t.TempDir()), ServerName: "other.example", AnyName: true}
 	})
 	if d := ask1(t, r, "k", limitOf(t, "fixed_window", 5, aLongTime), 1); d.Outcome != algorithm.Allowed {
 		t.Error(d.Outcome, d.Err)
