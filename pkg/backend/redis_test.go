@@ -187,7 +187,7 @@ func TestRedisOptionsThatCannotWork(t *testing.T) {
 			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: TLS{Files: certificates.Files{CA: "/nowhere.pem", CASetting: "redis_tls_ca_file"}}},
 		"redis: /nowhere.pem: no such file or directory": {
 			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: TLS{Files: certificates.Files{Cert: "/nowhere.pem", Key: "/nowhere.pem"}}},
-		"redis: /dev/null holds no certificate in PEM form": {
+		"redis: /dev/null: is no regular file": {
 			Server: RedisServer{Addresses: []string{"h:1"}, TLS: true}, TLS: TLS{Files: certificates.Files{CA: "/dev/null"}}},
 	} {
 		if _, err := NewRedis(o); fmt.Sprint(err) != want {
