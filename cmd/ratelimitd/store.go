@@ -63,9 +63,9 @@ func (m *Main) stack(shared store, registry prometheus.Registerer) *store {
 	s, stacked := m.Settings, shared
 	shedding := backend.WithShedding(shared.decider, backend.SheddingOptions{Budget: s.StoreTimeout, Registerer: registry})
 	var decider service.Decider = shedding
-	if s.RedisKnownOverKeys > 0 {
+	if s.KnownOverKeys > 0 {
 		known := backend.WithKnownOver(shedding, backend.KnownOverOptions{
-			MaxKeys: s.RedisKnownOverKeys, Reference: m.Compat != nil, Registerer: registry,
+			MaxKeys: s.KnownOverKeys, Reference: m.Compat != nil, Registerer: registry,
 		})
 		decider = known
 		stacked.sources = append(stacked.sources, localCacheSource(known))

@@ -73,7 +73,7 @@ func TestTracing(t *testing.T) {
 		collector := otlptest.Start(t)
 		options := []func(*settings.Settings){withPolicies(dir), withTracing(t, collector, 0)}
 		if store == settings.StoreRedis {
-			options = append(options, withRedis(redistest.Start(t, redistest.Options{}).URL(), settings.ReadyWithStore), func(s *settings.Settings) { s.RedisKnownOverKeys = 0 })
+			options = append(options, withRedis(redistest.Start(t, redistest.Options{}).URL(), settings.ReadyWithStore), func(s *settings.Settings) { s.KnownOverKeys = 0 })
 		}
 		p := start(t, options...)
 		want := 0

@@ -85,8 +85,8 @@ func spreadRequestsGiveBack(t *testing.T, s *testStore) {
 			t.Errorf("in the end %s, want %s", got, want)
 		}
 	})
-	wantMetric(t, s.reg, "ratelimitd_redis_undone_total", float64(len(algorithm.All)*(160-7)))
-	wantMetric(t, s.reg, "ratelimitd_redis_undo_failed_total", 0)
+	wantMetric(t, s.reg, "ratelimitd_store_undone_total", float64(len(algorithm.All)*(160-7)))
+	wantMetric(t, s.reg, "ratelimitd_store_undo_failed_total", 0)
 }
 
 // The caller's time is up before what was charged could be given back: it is

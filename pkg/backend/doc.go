@@ -58,7 +58,7 @@
 //     the bucket's rim. Those of a window that is about to end are not given back,
 //     as they would be taken off the next one.
 //
-// The metrics ratelimitd_redis_undone_total and
-// ratelimitd_redis_undo_failed_total count what is given back and what is not, by
+// The metrics ratelimitd_store_undone_total and
+// ratelimitd_store_undo_failed_total count what is given back and what is not, by
 // who denied the request: another slot or Redis, or [Local].
 package backend

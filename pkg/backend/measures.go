@@ -47,8 +47,8 @@ func newUndos(reg prometheus.Registerer, deniedBy string) undos {
 		return promauto.With(reg).NewCounter(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: prometheus.Labels{"denied_by": deniedBy}})
 	}
 	return undos{
-		undone: counter("ratelimitd_redis_undone_total", "Charges given back because the same request was denied, by another hash slot of the Cluster, by the other of two Redis, by another counter in memcached, or locally."),
-		failed: counter("ratelimitd_redis_undo_failed_total", "Charges of requests that were denied which could not be given back, or not surely."),
+		undone: counter("ratelimitd_store_undone_total", "Charges given back because the same request was denied, by another hash slot of the Cluster, by the other of two Redis, by another counter in memcached, or locally."),
+		failed: counter("ratelimitd_store_undo_failed_total", "Charges of requests that were denied which could not be given back, or not surely."),
 	}
 }
 

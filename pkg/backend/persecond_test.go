@@ -95,7 +95,7 @@ func TestPerSecondOnlyOver(t *testing.T) {
 	if got[0].After != 3 || got[1].After != 5 {
 		t.Errorf("in the end %d and %d, want 3 and 5", got[0].After, got[1].After)
 	}
-	wantMetric(t, s.reg, "ratelimitd_redis_undone_total", 2)
+	wantMetric(t, s.reg, "ratelimitd_store_undone_total", 2)
 }
 
 // Requests with limits in both, of which one is short, in parallel.
@@ -145,7 +145,7 @@ func TestPerSecondInParallel(t *testing.T) {
 	if after := decideAll(p, looking)[0].After; total != 250 || after != 250 {
 		t.Errorf("%d admitted, and the hour stands at %d; want 250", total, after)
 	}
-	wantMetric(t, reg, "ratelimitd_redis_undo_failed_total", 0)
+	wantMetric(t, reg, "ratelimitd_store_undo_failed_total", 0)
 }
 
 // One of both is killed, or hangs: its limits follow their failure policy, and

@@ -40,8 +40,8 @@ func TestChargesOfLocalDenialsAreReturned(t *testing.T) {
 				t.Errorf("request %d: the shadow limit stands at %d, want %d", i, got, i+1)
 			}
 		}
-		wantMetric(t, reg, "ratelimitd_redis_undone_total", 2)
-		wantMetric(t, reg, "ratelimitd_redis_undo_failed_total", 0)
+		wantMetric(t, reg, "ratelimitd_store_undone_total", 2)
+		wantMetric(t, reg, "ratelimitd_store_undo_failed_total", 0)
 		store.failFor(func(a *algorithm.Ask) error {
 			if a.Mode == algorithm.GiveBack {
 				return ErrTimeout
@@ -50,8 +50,8 @@ func TestChargesOfLocalDenialsAreReturned(t *testing.T) {
 		})
 		decideAll(p, localAsk("there", wide, 1), localAsk("away", narrow, 1))
 		synctest.Wait()
-		wantMetric(t, reg, "ratelimitd_redis_undone_total", 2)
-		wantMetric(t, reg, "ratelimitd_redis_undo_failed_total", 1)
+		wantMetric(t, reg, "ratelimitd_store_undone_total", 2)
+		wantMetric(t, reg, "ratelimitd_store_undo_failed_total", 1)
 	})
 }
 
@@ -81,6 +81,6 @@ func TestNothingIsReturnedToTheNextWindow(t *testing.T) {
 				t.Errorf("at %v: %d used, want %d", row.at, got, row.used)
 			}
 		}
-		wantMetric(t, reg, "ratelimitd_redis_undone_total", 1)
+		wantMetric(t, reg, "ratelimitd_store_undone_total", 1)
 	})
 }

@@ -166,7 +166,7 @@ EXTRA_TAGS: "a" is not name:value,name:value`
 func TestMemcache(t *testing.T) {
 	s, notes := mustLoad(t, "BACKEND_TYPE=Memcache", "MEMCACHE_HOST_PORT=a:1, b:2", "REDIS_TYPE=ring", "CACHE_KEY_PREFIX=rl:", "LOCAL_CACHE_SIZE_IN_BYTES=1",
 		"MEMCACHE_TLS=true", "MEMCACHE_TLS_CACERT=ca.pem", "MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION=true")
-	if s.Store != settings.StoreMemcached || s.MemcachedServers != "a:1,b:2" || s.MemcachedConnections != 16 || s.RedisKnownOverKeys == 0 ||
+	if s.Store != settings.StoreMemcached || s.MemcachedServers != "a:1,b:2" || s.MemcachedConnections != 16 || s.KnownOverKeys == 0 ||
 		!s.MemcachedTLS || s.MemcachedTLSCAFile != "ca.pem" || !s.MemcachedTLSAnyName || len(notes) > 0 {
 		t.Errorf("%+v, %v", s.Settings, notes)
 	}

@@ -19,9 +19,9 @@ const (
 // store translates what is said of the store.
 func (e *environment) store(s *Settings, f *faults) {
 	s.Store, s.StoreTimeout = settings.StoreRedis, longestWait
-	s.RedisKnownOverKeys = 0
+	s.KnownOverKeys = 0
 	if e.localCache > 0 {
-		s.RedisKnownOverKeys = max(e.localCache, leastLocalCache) / knownOverBytes
+		s.KnownOverKeys = max(e.localCache, leastLocalCache) / knownOverBytes
 	}
 	switch strings.ToLower(e.backendType) {
 	case "", "redis":

@@ -56,6 +56,7 @@ type Settings struct {
 	HashValuesKeyFile string
 	MemoryMaxKeys     int
 	MemoryMaxSize     Size
+	KnownOverKeys     int
 	LocalMaxSize      Size
 	Replicas          int
 
@@ -76,7 +77,6 @@ type Settings struct {
 	RedisDialTimeout           time.Duration
 	RedisPoolSize              int
 	RedisPerSecondURL          URL
-	RedisKnownOverKeys         int
 
 	MemcachedServers     string
 	MemcachedSRV         string

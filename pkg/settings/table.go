@@ -285,6 +285,11 @@ func storeRows(s *Settings) []Setting {
 			Doc: "The most memory that counters may take, roughly. It matters for sliding_window_log, whose counters grow with the limit. 0 is no bound but memory_max_keys.",
 		},
 		{
+			Name: "known_over_keys", target: &s.KnownOverKeys, Default: "65536", Min: "0", Max: "100000000",
+			Doc: "How many counters that are over their limit are remembered, each for its retry-after and a second at most, and refused without asking Redis or memcached. " +
+				"Hits that another replica gives back are noticed that much later. Domains with counting reference are always asked. 0 remembers none.",
+		},
+		{
 			Name: "local_max_size", target: &s.LocalMaxSize, Default: "64MiB", Min: "1MiB", Max: "1024GiB",
 			Doc: "The most memory, roughly, that counters of limits with on_store_error: local may take while Redis is away, about 250 bytes each. When full, the ones nearest to unused go first.",
 		},
@@ -367,11 +372,6 @@ func redisRows(s *Settings) []Setting {
 			Name: "redis_per_second_url", target: &s.RedisPerSecondURL,
 			Doc: "Where the Redis is that keeps the counters of limits whose window is one second, if that is another one. It may be of another shape. " +
 				"User and passwords are those in this URL; the other settings about Redis hold for both.",
-		},
-		{
-			Name: "redis_known_over_keys", target: &s.RedisKnownOverKeys, Default: "65536", Min: "0", Max: "100000000",
-			Doc: "How many counters that are over their limit are remembered, each for its retry-after and a second at most, and refused without asking Redis or memcached. " +
-				"Hits that another replica gives back are noticed that much later. Domains with counting reference are always asked. 0 remembers none.",
 		},
 	}
 }
