@@ -41,6 +41,7 @@ var fileDifferences = []Difference{
 	{What: "Errors: the first, without a line", Fate: Better, How: "all of a load, each with file, line, column and what is allowed"},
 	{What: "A bad first load: calls fail until a good one; a bad later one: the last good rules stay"},
 	{What: "The order of files is by chance at each load", Fate: Better, How: "it is that of their names"},
+	{What: "Policy files of any size", Fate: Better, How: "more than 16 MiB in one, or 64 MiB in all, are an error, and the last good rules stay"},
 	{What: "Every file is a policy, also half of one, or what an editor leaves; one that cannot be read is skipped", Fate: Better,
 		How: "files are taken when they have stopped changing; swap files are left out; one that cannot be read is an error, and the last good rules stay"},
 	{What: "A directory that has lost its files lifts all limits", Fate: Better, How: "the last good rules stay; a policy with a domain and no descriptors lifts its limits"},

@@ -31,6 +31,7 @@ func TestDefaults(t *testing.T) {
 		"control plane": {s.XDSServer, ""},
 		"files":         {s.Files.String(), "none"},
 		"grace":         {s.GRPCConnectionAgeGrace.String(), time.Hour.String()},
+		"policy files":  {s.PoliciesMaxSize.String(), "64MiB"},
 	} {
 		if row[0] != row[1] {
 			t.Errorf("%s: %s, want %s", what, row[0], row[1])

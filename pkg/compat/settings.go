@@ -72,8 +72,14 @@ type Files struct {
 	Optional bool
 }
 
-// longestWait is how long a request waits that does not say how long.
-const longestWait = time.Second
+const (
+	// longestWait is how long a request waits that does not say how long.
+	longestWait = time.Second
+
+	// maxPolicies is what all policy files may have together. There is no bound
+	// there; to load so many takes some gigabytes.
+	maxPolicies = 64 << 20
+)
 
 // settings translates. What is wrong is added to the faults.
 func (e *environment) settings(set map[string]string, f *faults) *Settings {
@@ -90,7 +96,7 @@ func (e *environment) settings(set map[string]string, f *faults) *Settings {
 		Stats:   e.stats,
 		Tracing: e.tracing,
 	}
-	s.Policies = s.Files.Dir
+	s.Policies, s.PoliciesMaxSize = s.Files.Dir, maxPolicies
 	s.Counting = settings.CountingReference
 	s.Body, s.RateLimitHeaders, s.RetryAfterHeader = false, false, false
 	s.DynamicMetadata = e.metadata
