@@ -172,7 +172,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	fleet := func(settings ...string) []*replica {
 		return startFleet(t, ratelimitdPath, dir, append(onRedis(redis.URL()), settings...))
 	}
-	remembering, asking := fleet(), fleet("REDIS_KNOWN_OVER_KEYS=0") // hits given back elsewhere are noticed late by the first
+	remembering, asking := fleet(), fleet("KNOWN_OVER_KEYS=0") // hits given back elsewhere are noticed late by the first
 	standStill := func(r *recorder) {
 		redis.Pause()
 		defer redis.Resume()
