@@ -216,7 +216,7 @@ func listenRows(s *Settings) []Setting {
 		},
 		{
 			Name: "grpc_max_connections", target: &s.GRPCMaxConnections, Default: "4096", Min: "1", Max: "1000000",
-			Doc: "The most connections of gRPC. Further ones are closed at once. Envoy has one for each worker thread.",
+			Doc: "The most connections of gRPC. A further one takes the place of the one that has been silent for the longest since it was opened; if all have spoken, it is closed. Envoy has one for each worker thread.",
 		},
 		{
 			Name: "grpc_max_streams", target: &s.GRPCMaxStreams, Default: "4096", Min: "1", Max: "1000000",

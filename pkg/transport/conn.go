@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"container/list"
 	"context"
 	"net"
 	"sync"
@@ -23,6 +24,8 @@ type conn struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
 	timer  *time.Timer // runs takeover
+
+	stranger *list.Element // in the server's, whose mu guards it; nil: the preface has arrived
 
 	// Owned by the goroutine whose turn it is to read.
 	in     []byte // what has been read
@@ -150,6 +153,7 @@ func (c *conn) greet(b *[]byte) bool {
 	}
 	*b = bytes.TrimPrefix(*b, []byte(preface))
 	c.greeted = true
+	c.server.meet(c)
 	c.out = appendSettings(c.out,
 		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: uint32(c.server.options.MaxStreams)},
 		http2.Setting{ID: http2.SettingInitialWindowSize, Val: streamWindow},

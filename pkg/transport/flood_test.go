@@ -333,6 +333,37 @@ func TestConnectionsAreBounded(t *testing.T) {
 	dial(t, addr).says(1, "x", "x")
 }
 
+// Who opens connections and says nothing keeps out nobody: the one that has been
+// silent for the longest loses its place.
+func TestSilentConnectionsKeepOutNobody(t *testing.T) {
+	s, addr := start(t, Options{MaxConnections: 3})
+	known := dial(t, addr)
+	known.says(1, "x", "x")
+	var silent []net.Conn
+	for i := range 6 {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(patience))
+		silent = append(silent, c)
+		if i < 2 {
+			waitFor(t, "a place", func() bool { return s.connections() == 2+i })
+			continue
+		}
+		if n, err := silent[i-2].Read(make([]byte, 1)); n > 0 || err == nil || strings.Contains(err.Error(), "timeout") {
+			t.Fatalf("silent connection %d got %d bytes, %v", i-2, n, err)
+		}
+	}
+	dial(t, addr).says(1, "x", "x")
+	dial(t, addr).says(1, "x", "x")
+	known.says(3, "x", "x")
+	if n := s.connections(); n != 3 {
+		t.Errorf("%d connections, want 3", n)
+	}
+}
+
 // When much is kept for clients, those that stall lose it after a second,
 // whatever time they have asked for; calls that are complete are answered.
 func TestStallingClientsLoseWhatTheyHold(t *testing.T) {

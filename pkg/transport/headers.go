@@ -134,15 +134,15 @@ func (c *conn) decode(block []byte) (*head, bool) {
 func (c *conn) field(name string) string {
 	for i := range c.fields {
 		if c.fields[i].Name == name {
-			return list(c.fields[i:], name)
+			return joined(c.fields[i:], name)
 		}
 	}
 	return ""
 }
 
-// list joins the values of a header that the first of the fields has, and does
+// joined joins the values of a header that the first of the fields has, and does
 // not allocate if no other has it.
-func list(fields []hpack.HeaderField, name string) string {
+func joined(fields []hpack.HeaderField, name string) string {
 	var values []string
 	for i := range fields[1:] {
 		if f := &fields[1+i]; f.Name == name {

@@ -25,7 +25,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		accepted:     counter("connections_total", "Connections accepted."),
 		closed:       counter("connections_closed_total", "Connections closed."),
 		cutOff:       counter("connections_cut_off_total", "Connections closed because the client was silent, slow to read, or kept a connection too long."),
-		refusedConns: counter("connections_refused_total", "Connections closed at once because as many as may be were open."),
+		refusedConns: counter("connections_refused_total", "Connections closed because as many as may be were open: the one that had been silent for the longest since it was opened, or else the new one."),
 		panics:       counter("panics_total", "Panics caught while handling calls."),
 		tooLarge:     counter("too_large_messages_total", "Requests whose message was too large to be kept."),
 		answered:     calls.WithLabelValues("answered"),

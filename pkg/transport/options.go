@@ -54,8 +54,9 @@ type Options struct {
 	// that has more waiting is cut off. 16 MiB.
 	MaxUnsent int
 
-	// MaxConnections is how many connections may be open. Further ones are
-	// closed at once. 4,096.
+	// MaxConnections is how many connections may be open. A further one takes the
+	// place of the one that has said nothing for the longest, or is closed at once.
+	// 4,096.
 	MaxConnections int
 
 	// MaxHeld is about how many bytes may be kept for all clients together: open

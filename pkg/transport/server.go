@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"container/list"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -26,6 +27,7 @@ type Server struct {
 	mu        sync.Mutex
 	listeners map[net.Listener]struct{} // guarded by mu, as are those below
 	conns     map[*conn]struct{}
+	strangers list.List // of *conn: those without a preface yet, the oldest first
 	stopped   bool
 	empty     chan struct{} // closed when stopped and without connections
 	tending   chan struct{} // closed to end the goroutine that tends connections; nil if there is none
@@ -105,18 +107,10 @@ func (s *Server) add(listener net.Listener) bool {
 // serve serves a connection until it ends, or another goroutine reads it.
 func (s *Server) serve(nc net.Conn) {
 	c := newConn(s, nc)
-	s.mu.Lock()
-	full := len(s.conns) >= s.options.MaxConnections
-	if s.stopped || full {
-		s.mu.Unlock()
-		if full {
-			s.metrics.refusedConns.Inc()
-		}
+	if !s.admit(c) {
 		nc.Close()
 		return
 	}
-	s.conns[c] = struct{}{}
-	s.mu.Unlock()
 	s.metrics.accepted.Inc()
 	if secure, ok := nc.(*tls.Conn); ok {
 		ctx, cancel := context.WithTimeout(c.ctx, s.options.HandshakeTimeout)
@@ -136,7 +130,7 @@ func (s *Server) serve(nc net.Conn) {
 func (s *Server) remove(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.conns, c)
+	s.forget(c)
 	if s.stopped && len(s.conns) == 0 {
 		s.end()
 	}
