@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // The files of deploy/istio fit the schemas of Istio.
@@ -187,8 +189,8 @@ func TestTriesLastAsLongAsCalls(t *testing.T) {
 func startProxy(t *testing.T, name, ratelimitd string) *envoy {
 	t.Helper()
 	s := patched(t, name)
-	e := &envoy{address: freeAddress(t), admin: freeAddress(t)}
-	backend := freeAddress(t)
+	e := &envoy{address: programtest.FreeAddress(t), admin: programtest.FreeAddress(t)}
+	backend := programtest.FreeAddress(t)
 
 	listener := s.Listeners[0].(object)
 	chains := listener["filter_chains"].(list)

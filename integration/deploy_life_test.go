@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // The life of a pod of deploy/k8s, with the Redis of deploy/k8s: it comes up before Redis, loses and finds it, sees its
 // policies change, and is told to stop. At each step the probes tell Kubernetes what is true.
 func TestLifeOfAPod(t *testing.T) {
 	all := buildManifests(t)
-	redisAddress := freeAddress(t)
+	redisAddress := programtest.FreeAddress(t)
 	p, here := newServerPod(t, all, redisAddress)
 	p.start(t, ratelimitdPath, here)
 	probes := func(wantAlive, wantReady bool) func() bool {
@@ -103,7 +105,7 @@ func (p *pod) metric(t *testing.T, name string) float64 {
 
 // The Redis of deploy/k8s asks for the password, never drops a counter, and leaves room for itself below the pod's limit.
 func TestRedisPod(t *testing.T) {
-	p := startRedisPod(t, buildManifests(t), freeAddress(t))
+	p := startRedisPod(t, buildManifests(t), programtest.FreeAddress(t))
 	if !p.passes(t, p.c.LivenessProbe) {
 		t.Error("it is not alive")
 	}

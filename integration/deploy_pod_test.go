@@ -37,7 +37,7 @@ func newPod(t *testing.T, all manifests, name string, secret map[string]string) 
 	d := all.deployment(t, name)
 	p := &pod{c: d.container(), volumes: map[string]string{}, addresses: map[int]string{}, secret: secret}
 	for _, port := range p.c.Ports {
-		p.addresses[port.ContainerPort] = freeAddress(t)
+		p.addresses[port.ContainerPort] = programtest.FreeAddress(t)
 	}
 	files := map[string]map[string]string{} // volume → its files
 	for _, v := range d.Template.Spec.Volumes {
@@ -235,7 +235,7 @@ func newServerPod(t *testing.T, all manifests, redis string) (*pod, []string) {
 		"RATELIMITD_REDIS_URL=redis://" + redis,
 		"RATELIMITD_GRPC_ADDRESS=" + p.at(t, "grpc"),
 		"RATELIMITD_HTTP_ADDRESS=" + p.at(t, "http"),
-		"RATELIMITD_ADMIN_ADDRESS=" + freeAddress(t),
+		"RATELIMITD_ADMIN_ADDRESS=" + programtest.FreeAddress(t),
 		"RATELIMITD_DRAIN_DELAY=2s", // TestManifestsFitTheDefaults looks at the real one
 		"RATELIMITD_STORE_TIMEOUT=5s",
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/pkg/settings"
 )
 
@@ -36,7 +37,7 @@ func block(t *testing.T, page, begin string) string {
 func TestExamplesOfKubernetesPage(t *testing.T) {
 	page := readDeployed(t, "k8s/README.md")
 	all := buildManifests(t)
-	address := freeAddress(t)
+	address := programtest.FreeAddress(t)
 	startRedisPod(t, all, address)
 	p, here := newServerPod(t, all, address)
 	p.start(t, ratelimitdPath, here)

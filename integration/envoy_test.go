@@ -38,7 +38,7 @@ type envoyOptions struct {
 // startEnvoy starts an Envoy and waits until it takes requests and every ratelimitd has passed a health check.
 func startEnvoy(t *testing.T, o envoyOptions) *envoy {
 	t.Helper()
-	e := &envoy{address: freeAddress(t), admin: freeAddress(t)}
+	e := &envoy{address: programtest.FreeAddress(t), admin: programtest.FreeAddress(t)}
 	e.launch(t, envoyConfig(t, e, o), cmp.Or(o.workers, 2))
 	e.waitHealthy(t, len(o.ratelimitd))
 	return e
@@ -88,7 +88,7 @@ func envoyConfig(t *testing.T, e *envoy, o envoyOptions) string {
 	}
 	replace("port_value: 9901}", port(e.admin))
 	replace("port_value: 10000}", port(e.address))
-	replace("port_value: 10001}", port(freeAddress(t)))
+	replace("port_value: 10001}", port(programtest.FreeAddress(t)))
 
 	endpoint := "              - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: 8081}}}\n"
 	var endpoints strings.Builder

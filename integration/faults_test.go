@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
@@ -59,7 +60,7 @@ descriptors:
 
 // ratelimitd starts without Redis, says that it is not ready, and becomes ready when Redis is there.
 func TestStartsWithoutRedis(t *testing.T) {
-	port := redistest.FreePort(t)
+	port := programtest.FreePort(t)
 	server := newRatelimitd(t, policyDir(t, userPolicy(1)), "RATELIMITD_STORE=redis", "RATELIMITD_REDIS_URL="+fmt.Sprintf("redis://127.0.0.1:%d", port))
 	server.launch(t)
 	waitFor(t, 20*time.Second, "ratelimitd to answer health checks", func() bool { return server.health() >= http.StatusInternalServerError })

@@ -18,6 +18,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/internal/xdstest"
 )
@@ -81,7 +82,7 @@ func newGatewayPod(t *testing.T, files *redistest.Certificates, plane, redis str
 	p := newPod(t, parseManifests(t, text), "envoy-ratelimit", gatewaySecret(t, files.CA, files.ServerCert, files.ServerKey))
 	env := []string{
 		"CONFIG_GRPC_XDS_SERVER_URL=" + plane, "XDS_CLIENT_BACKOFF_INITIAL_INTERVAL=100ms", "REDIS_URL=" + redis, "PROMETHEUS_ADDR=" + p.at(t, "metrics"),
-		"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + freeAddress(t), "TMPDIR=/nowhere", "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1",
+		"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + programtest.FreeAddress(t), "TMPDIR=/nowhere", "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1",
 	}
 	for variable, port := range map[string]string{"GRPC_PORT": "grpc", "PORT": "8080", "DEBUG_PORT": "6070"} {
 		_, number, err := net.SplitHostPort(p.at(t, port))
@@ -120,9 +121,9 @@ func startGatewayEnvoy(t *testing.T, p *pod, files *redistest.Certificates) *env
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &envoy{address: freeAddress(t), admin: freeAddress(t)}
+	e := &envoy{address: programtest.FreeAddress(t), admin: programtest.FreeAddress(t)}
 	words := []string{"CERT_FILE", files.ClientCert, "KEY_FILE", files.ClientKey, "CA_FILE", files.CA}
-	for word, address := range map[string]string{"ADMIN_PORT": e.admin, "LISTENER_PORT": e.address, "BACKEND_PORT": freeAddress(t), "GRPC_PORT": p.at(t, "grpc")} {
+	for word, address := range map[string]string{"ADMIN_PORT": e.admin, "LISTENER_PORT": e.address, "BACKEND_PORT": programtest.FreeAddress(t), "GRPC_PORT": p.at(t, "grpc")} {
 		_, port, err := net.SplitHostPort(address)
 		if err != nil {
 			t.Fatal(err)
@@ -154,7 +155,7 @@ func (p *pod) served(t *testing.T, files *redistest.Certificates) string {
 func TestEnvoyGateway(t *testing.T) {
 	files := redistest.NewCertificates(t, t.TempDir())
 	plane := xdstest.Start(t, xdstest.Options{TLS: gatewayTLS(t, files)})
-	redisPort := redistest.FreePort(t)
+	redisPort := programtest.FreePort(t)
 	p, env := newGatewayPod(t, files, plane.Address, fmt.Sprintf("127.0.0.1:%d", redisPort))
 	p.startAsRatelimit(t, env)
 	startup := p.c.StartupProbe

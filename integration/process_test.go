@@ -1,9 +1,6 @@
 package integration
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"testing"
@@ -18,21 +15,6 @@ func startProcess(t *testing.T, env []string, path string, args ...string) *prog
 	cmd := exec.Command(path, args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	return programtest.Start(t, cmd)
-}
-
-// freeAddress returns a loopback address that nothing listens on. Its port lies below those that the kernel gives to
-// outgoing connections, so that none of these takes it while a server restarts.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 12000+rand.IntN(18000))
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("found no free port in 100 tries")
-	return ""
 }
 
 // waitFor waits until the condition holds, and fails the test when it does not within the given time.

@@ -29,12 +29,12 @@ func serve(t *testing.T, policies string, store ...string) *ratelimitd {
 // newRatelimitd returns a ratelimitd that is not started.
 func newRatelimitd(t *testing.T, policies string, store ...string) *ratelimitd {
 	t.Helper()
-	s := &ratelimitd{grpc: freeAddress(t), http: freeAddress(t)}
+	s := &ratelimitd{grpc: programtest.FreeAddress(t), http: programtest.FreeAddress(t)}
 	s.env = append([]string{
 		"RATELIMITD_POLICIES=" + policies,
 		"RATELIMITD_GRPC_ADDRESS=" + s.grpc,
 		"RATELIMITD_HTTP_ADDRESS=" + s.http,
-		"RATELIMITD_ADMIN_ADDRESS=" + freeAddress(t),
+		"RATELIMITD_ADMIN_ADDRESS=" + programtest.FreeAddress(t),
 		"RATELIMITD_DRAIN_DELAY=2s",   // Envoy asks every second whether it is ready
 		"RATELIMITD_STORE_TIMEOUT=5s", // longer than in production: a machine that is busy with other tests is no failure
 	}, store...)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
@@ -74,13 +75,13 @@ func startScripts(t *testing.T) *scripts {
 		t.Fatal(err)
 	}
 	writePolicy(t, filepath.Join(root, "rl/config/rl.yaml"), string(text))
-	s := &ratelimitd{grpc: freeAddress(t), http: freeAddress(t)}
-	metrics := freeAddress(t)
+	s := &ratelimitd{grpc: programtest.FreeAddress(t), http: programtest.FreeAddress(t)}
+	metrics := programtest.FreeAddress(t)
 	port := func(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 	s.Process = startProcess(t, []string{
 		"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=rl", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redistest.Start(t, redistest.Options{}).Address,
 		"RESPONSE_DYNAMIC_METADATA=true", "USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR=" + metrics,
-		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "PORT=" + port(s.http), "GRPC_PORT=" + port(s.grpc), "DEBUG_PORT=" + port(freeAddress(t)),
+		"HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "PORT=" + port(s.http), "GRPC_PORT=" + port(s.grpc), "DEBUG_PORT=" + port(programtest.FreeAddress(t)),
 	}, asRatelimit(t))
 	s.waitReady(t)
 	return &scripts{startEnvoy(t, envoyOptions{ratelimitd: []string{s.grpc}, routes: scriptRoutes}).client(t, ""), metrics}

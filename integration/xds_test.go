@@ -11,6 +11,7 @@ import (
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/xdstest"
 )
 
@@ -89,13 +90,13 @@ func TestStopsWhileTheStartWaits(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = silent.Close() })
 	for _, row := range []struct{ name, server, logged string }{
-		{"away", freeAddress(t), "no control plane; what it has said so far stays in force"},
+		{"away", programtest.FreeAddress(t), "no control plane; what it has said so far stays in force"},
 		{"silent", silent.Addr().String(), "msg=listening"},
 		{"nothing to say", xdstest.Start(t, xdstest.Options{}).Address, "connected to the control plane"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			server := newRatelimitd(t, "", "RATELIMITD_XDS_SERVER="+row.server, "RATELIMITD_XDS_NODE_ID=envoy-ratelimit",
-				"RATELIMITD_STORE=redis", "RATELIMITD_REDIS_URL=redis://"+freeAddress(t))
+				"RATELIMITD_STORE=redis", "RATELIMITD_REDIS_URL=redis://"+programtest.FreeAddress(t))
 			server.launch(t)
 			waitFor(t, 20*time.Second, "the log to tell: "+row.logged, func() bool { return strings.Contains(server.Log.String(), row.logged) })
 			if got := server.health(); got != http.StatusServiceUnavailable {

@@ -14,6 +14,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 )
 
@@ -141,7 +142,7 @@ func TestMetricNames(t *testing.T) {
 func TestPrometheusNames(t *testing.T) {
 	t.Parallel()
 	_, _, env := prepare(t)
-	address := address(redistest.FreePort(t))
+	address := programtest.FreeAddress(t)
 	s := start(t, append(env, "DISABLE_STATS=false", "USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR="+address)...)
 	awayFrom(time.Hour)
 	s.everything(t)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/internal/xdstest"
 )
@@ -54,7 +55,7 @@ func (s *server) staysAt(t *testing.T, want int, when string) {
 func TestHealth(t *testing.T) {
 	t.Run("Redis", func(t *testing.T) {
 		t.Parallel()
-		port := redistest.FreePort(t)
+		port := programtest.FreePort(t)
 		s := launch(t, "ratelimit", nil, []string{"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + address(port)})
 		s.waitHealth(t, http.StatusServiceUnavailable, "before Redis")
 		store := redistest.Start(t, redistest.Options{Port: port})
@@ -88,7 +89,7 @@ func TestHealth(t *testing.T) {
 
 // With FORCE_START_WITHOUT_INITIAL_CONFIG nothing is waited for; calls fail until there is what they need.
 func TestForceStart(t *testing.T) {
-	port := redistest.FreePort(t)
+	port := programtest.FreePort(t)
 	plane := xdstest.Start(t, xdstest.Options{})
 	plane.Stop()
 	env := append(fromPlane(plane.Address), "FORCE_START_WITHOUT_INITIAL_CONFIG=true", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL="+address(port))
@@ -109,7 +110,7 @@ func TestForceStart(t *testing.T) {
 	waitFor(t, "the limit", func() bool { return s.limited(t, "d") })
 
 	// Who wants the process to be ready with Redis alone says so, as there.
-	port = redistest.FreePort(t)
+	port = programtest.FreePort(t)
 	s = launch(t, "ratelimit", nil, append(env, "REDIS_URL="+address(port), "REDIS_HEALTH_CHECK_ACTIVE_CONNECTION=true"))
 	s.waitHealth(t, http.StatusServiceUnavailable, "before Redis")
 	store := redistest.Start(t, redistest.Options{Port: port})
@@ -121,7 +122,7 @@ func TestForceStart(t *testing.T) {
 // Whatever the start waits for or does, SIGTERM ends it in order.
 func TestStopsAtAnyMomentOfTheStart(t *testing.T) {
 	nowhere := func(t *testing.T) []string {
-		return []string{"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + address(redistest.FreePort(t))}
+		return []string{"REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + programtest.FreeAddress(t)}
 	}
 	listening := func(s *server) bool {
 		conn, err := net.Dial("tcp", s.grpc)
@@ -136,7 +137,7 @@ func TestStopsAtAnyMomentOfTheStart(t *testing.T) {
 	}{
 		"Redis is away": {nowhere, func(s *server) bool { return s.health() != 0 }},
 		"the control plane is away": {
-			func(t *testing.T) []string { return append(redis(t), fromPlane(address(redistest.FreePort(t)))...) },
+			func(t *testing.T) []string { return append(redis(t), fromPlane(programtest.FreeAddress(t))...) },
 			func(s *server) bool { return strings.Contains(s.Log.String(), "no control plane") },
 		},
 		"files are read": {

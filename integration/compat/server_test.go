@@ -40,7 +40,7 @@ func launch(t *testing.T, name string, args, env []string) *server {
 	t.Helper()
 	s := &server{}
 	port := func(to *string) string {
-		n := redistest.FreePort(t)
+		n := programtest.FreePort(t)
 		*to = address(n)
 		return strconv.Itoa(n)
 	}

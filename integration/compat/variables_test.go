@@ -114,7 +114,7 @@ func TestMetricVariables(t *testing.T) {
 		}
 	})
 	t.Run("Prometheus", func(t *testing.T) {
-		page := address(redistest.FreePort(t))
+		page := programtest.FreeAddress(t)
 		s := start(t, append(env, "DISABLE_STATS=false", "USE_STATSD=false", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR="+page, "PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS=true")...)
 		begun := time.Now()
 		for range 100 {
@@ -131,7 +131,7 @@ func TestMetricVariables(t *testing.T) {
 		}
 	})
 	t.Run("DISABLE_STATS", func(t *testing.T) { // wins over all
-		lines, page := startLines(t), address(redistest.FreePort(t))
+		lines, page := startLines(t), programtest.FreeAddress(t)
 		s := start(t, append(env, "DISABLE_STATS=true", "USE_STATSD=true", "USE_DOG_STATSD=true", "USE_PROMETHEUS=true", "PROMETHEUS_ADDR="+page, "STATSD_PROTOCOL=udp", "STATSD_HOST=127.0.0.1", "STATSD_PORT="+lines.port, "STATS_FLUSH_INTERVAL=10ms")...)
 		if _, err := s.askFor(t, "d"); err != nil {
 			t.Fatal(err)

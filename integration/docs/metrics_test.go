@@ -94,17 +94,17 @@ descriptors:
 
 func startProgram(t *testing.T, env ...string) *program {
 	t.Helper()
-	dir, first := t.TempDir(), freePorts(t, 3)
+	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "edge.yaml"), []byte(metricsPolicy), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", first+i) }
+	at := [3]string{programtest.FreeAddress(t), programtest.FreeAddress(t), programtest.FreeAddress(t)}
 	cmd := exec.Command(ratelimitdPath, "serve")
 	cmd.Env = slices.Concat(env, []string{
-		"RATELIMITD_POLICIES=" + dir, "RATELIMITD_GRPC_ADDRESS=" + at(0), "RATELIMITD_HTTP_ADDRESS=" + at(1), "RATELIMITD_ADMIN_ADDRESS=" + at(2),
+		"RATELIMITD_POLICIES=" + dir, "RATELIMITD_GRPC_ADDRESS=" + at[0], "RATELIMITD_HTTP_ADDRESS=" + at[1], "RATELIMITD_ADMIN_ADDRESS=" + at[2],
 	})
 	programtest.Start(t, cmd)
-	p := &program{grpc: at(0), http: "http://" + at(1)}
+	p := &program{grpc: at[0], http: "http://" + at[1]}
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if resp, err := http.Get(p.http + "/healthcheck"); err == nil {
 			resp.Body.Close()

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // patience bounds a command of the documentation. Few take a second, where the machine is idle.
@@ -42,9 +43,8 @@ var usualAddress = regexp.MustCompile(`(localhost:|127\.0\.0\.1[:/]|0\.0\.0\.0:|
 func newSession(t *testing.T) *session {
 	t.Helper()
 	s := &session{dir: t.TempDir(), ports: map[string]string{}, back: map[string]string{}}
-	first := freePorts(t, len(usualPorts))
-	for i, port := range usualPorts {
-		free := strconv.Itoa(first + i)
+	for _, port := range usualPorts {
+		free := strconv.Itoa(programtest.FreePort(t))
 		s.ports[port], s.back[free] = free, port
 	}
 	s.copyTree(t)
@@ -64,24 +64,6 @@ func newSession(t *testing.T) *session {
 	}
 	t.Cleanup(s.end)
 	return s
-}
-
-// freePorts returns the first of n ports in a row at which nobody listens. They lie below those that the kernel gives to
-// outgoing connections.
-func freePorts(t *testing.T, n int) int {
-	t.Helper()
-	for range 100 {
-		first := 12000 + rand.IntN(18000)
-		free := true
-		for port := first; port < first+n && free; port++ {
-			free = isFree(strconv.Itoa(port))
-		}
-		if free {
-			return first
-		}
-	}
-	t.Fatal("found no free ports in 100 tries")
-	return 0
 }
 
 func isFree(port string) bool {

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"bufio"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -55,7 +54,7 @@ func onRedis(url string) []string {
 // startReplica starts ratelimitd with settings NAME=value, without RATELIMITD_, and waits until it is ready.
 func startReplica(t *testing.T, program, policies string, settings ...string) *replica {
 	t.Helper()
-	addresses := freeAddresses(t, 3)
+	addresses := [3]string{programtest.FreeAddress(t), programtest.FreeAddress(t), programtest.FreeAddress(t)}
 	r := &replica{program: program, grpc: addresses[0], http: addresses[1]}
 	r.env = []string{
 		"PATH=" + os.Getenv("PATH"),
@@ -125,21 +124,6 @@ func (r *replica) metric(name string) float64 {
 // lostHome is how many hits of its own it may not have brought home.
 func (r *replica) lostHome() int64 {
 	return int64(r.metric(`ratelimitd_local_hits_home_total{result="lost"}`))
-}
-
-// freeAddresses returns different loopback addresses that nothing listens on.
-func freeAddresses(t *testing.T, n int) []string {
-	t.Helper()
-	addresses := make([]string, n)
-	for i := range addresses {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatalf("find a free port: %v", err)
-		}
-		defer l.Close() // all are held until all are found
-		addresses[i] = l.Addr().String()
-	}
-	return addresses
 }
 
 // waitFor waits until the condition holds.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // MemcachedOptions says how a memcached is to be. The zero value is one on a
@@ -61,7 +63,7 @@ func StartMemcached(t testing.TB, options MemcachedOptions) *Memcached {
 	for range tries {
 		port := options.Port
 		if port == 0 {
-			port = freePorts(t, 1)[0]
+			port = programtest.FreePort(t)
 		}
 		m.network, m.Address = "tcp", fmt.Sprintf("127.0.0.1:%d", port)
 		m.process.args = append([]string{"-l", "127.0.0.1", "-p", fmt.Sprint(port)}, common...)

@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,22 +71,6 @@ func (p *process) log() string { return p.now.Load().Log.String() }
 
 // pid is its number.
 func (p *process) pid() int { return p.now.Load().Cmd.Process.Pid }
-
-// freePorts returns n different ports that were free a moment ago. All are
-// held until all are found.
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatalf("find a free port: %v", err)
-		}
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports
-}
 
 // tempDir is a short-named folder, since the path of a unix socket may have at
 // most 107 bytes, which t.TempDir exceeds for a long test name.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 func TestStartsEveryShapeOfASingleServer(t *testing.T) {
@@ -88,7 +90,7 @@ func TestPauseKillRestart(t *testing.T) {
 }
 
 func TestServerOnAGivenPort(t *testing.T) {
-	port := FreePort(t)
+	port := programtest.FreePort(t)
 	if s := Start(t, Options{Port: port}); s.Port != port {
 		t.Errorf("port = %d, want %d", s.Port, port)
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // MasterName is what the sentinel calls the master.
@@ -64,7 +66,7 @@ func startWatcher(t testing.TB, masterPort int, options Options) *Server {
 	t.Cleanup(w.process.kill)
 	const tries = 10
 	for try := range tries {
-		w.listen(FreePort(t))
+		w.listen(programtest.FreePort(t))
 		lines := append(w.portLines(), Options{TLS: options.TLS}.replicaLines()...)
 		lines = append(lines,
 			"bind 127.0.0.1", "dir "+dir, "logfile \"\"", "protected-mode no",

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 )
 
 // Options says how a server is to be. The zero value is a server on a loopback
@@ -100,7 +102,7 @@ func (s *Server) place(t testing.TB, dir string, configure func(int) []string) {
 		"bind 127.0.0.1", "dir " + dir, `save ""`, "appendonly no", "logfile \"\"", "databases 4",
 		"repl-diskless-sync yes", "repl-diskless-sync-delay 0", "hz 100", "protected-mode no",
 	}
-	ports := freePorts(t, 2)
+	ports := [2]int{programtest.FreePort(t), programtest.FreePort(t)}
 	if s.options.Port != 0 {
 		ports[0] = s.options.Port
 	}
@@ -256,11 +258,4 @@ func (s *Server) Restart(t testing.TB) {
 	if !s.answers(t) {
 		t.Fatalf("redis-server does not start again:\n%s", s.process.log())
 	}
-}
-
-// FreePort returns a port of this machine at which nothing listens, for a
-// server that is to come later: pass it as [Options].Port.
-func FreePort(t testing.TB) int {
-	t.Helper()
-	return freePorts(t, 1)[0]
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/ratelimitd/ratelimitd/internal/programtest"
 	"github.com/ratelimitd/ratelimitd/internal/redistest"
 	"github.com/ratelimitd/ratelimitd/pkg/algorithm"
 )
@@ -79,13 +80,13 @@ func TestRedisRefuses(t *testing.T) {
 		cure   func(t *testing.T, s *redistest.Server)
 	}{
 		"READONLY": {
-			cause: func(t *testing.T, s *redistest.Server) { s.Do(t, "replicaof", "127.0.0.1", redistest.FreePort(t)) },
+			cause: func(t *testing.T, s *redistest.Server) { s.Do(t, "replicaof", "127.0.0.1", programtest.FreePort(t)) },
 			words: "READONLY You can't write against a read only replica",
 			cure:  func(t *testing.T, s *redistest.Server) { s.Do(t, "replicaof", "no", "one") },
 		},
 		"MASTERDOWN": {
 			config: []string{"replica-serve-stale-data no"},
-			cause:  func(t *testing.T, s *redistest.Server) { s.Do(t, "replicaof", "127.0.0.1", redistest.FreePort(t)) },
+			cause:  func(t *testing.T, s *redistest.Server) { s.Do(t, "replicaof", "127.0.0.1", programtest.FreePort(t)) },
 			words:  "MASTERDOWN Link with MASTER is down",
 			cure:   func(t *testing.T, s *redistest.Server) { s.Do(t, "replicaof", "no", "one") },
 		},

@@ -108,7 +108,7 @@ func TestReplicasTellWhenRefused(t *testing.T) {
 
 // Who never met Redis goes by the setting.
 func TestReplicasUnmet(t *testing.T) {
-	r, _ := openRedis(t, fmt.Sprintf("redis://127.0.0.1:%d", redistest.FreePort(t)), nil)
+	r, _ := openRedis(t, "redis://"+programtest.FreeAddress(t), nil)
 	reg := prometheus.NewRegistry()
 	p := JoinReplicas(r, ReplicasOptions{Unmet: 4, Registerer: reg})
 	defer p.Close()
