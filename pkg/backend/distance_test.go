@@ -83,27 +83,15 @@ func decideTogether(b *testing.B, store *Redis, callers int) []time.Duration {
 // another one, or back, takes so long to cross.
 func distant(b *testing.B, to string, crossing time.Duration) string {
 	b.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			near, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", to)
-			if err != nil {
-				near.Close()
-				return
-			}
-			go cross(far, near, crossing)
-			go cross(near, far, crossing)
+	return listenFor(b, func(near net.Conn) {
+		far, err := net.Dial("tcp", to)
+		if err != nil {
+			near.Close()
+			return
 		}
-	}()
-	return listener.Addr().String()
+		go cross(far, near, crossing)
+		cross(near, far, crossing)
+	})
 }
 
 // cross copies what is read to where it goes, each piece so much later.

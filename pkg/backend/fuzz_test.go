@@ -15,27 +15,14 @@ import (
 
 // liar is a server that answers whatever it is told to, to any command.
 type liar struct {
-	net.Listener
-	answer atomic.Pointer[[]byte]
+	address string
+	answer  atomic.Pointer[[]byte]
 }
 
 func lie(t testing.TB) *liar {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	l := &liar{Listener: listener}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go l.serve(conn)
-		}
-	}()
+	l := &liar{}
+	l.address = listenFor(t, l.serve)
 	return l
 }
 
@@ -65,7 +52,7 @@ func FuzzRedisReply(f *testing.F) {
 		f.Add([]byte(reply))
 	}
 	server := lie(f)
-	where, err := ParseRedisURL("redis://" + server.Addr().String())
+	where, err := ParseRedisURL("redis://" + server.address)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -21,21 +21,8 @@ import (
 // answer that holds nothing, or stores all.
 func fakeMemcached(t *testing.T, answer func(verb, key string) string) *Memcached {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go serveMemcached(conn, answer)
-		}
-	}()
-	m, err := NewMemcached(MemcachedOptions{Servers: []string{listener.Addr().String()}, Timeout: time.Second, Log: slog.New(slog.DiscardHandler)})
+	address := listenFor(t, func(conn net.Conn) { serveMemcached(conn, answer) })
+	m, err := NewMemcached(MemcachedOptions{Servers: []string{address}, Timeout: time.Second, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,27 +17,15 @@ import (
 // middle of a line, or holds up what it passes on.
 func badLine(t *testing.T, target string) (address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				_ = conn.Close()
-				continue
-			}
-			go passBadly(server, conn)
-			go passBadly(conn, server)
+	return listenFor(t, func(conn net.Conn) {
+		server, err := net.Dial("tcp", target)
+		if err != nil {
+			_ = conn.Close()
+			return
 		}
-	}()
-	return listener.Addr().String()
+		go passBadly(server, conn)
+		passBadly(conn, server)
+	})
 }
 
 func passBadly(to, from net.Conn) {
